@@ -1,0 +1,1 @@
+"""Active checks: bootstrap suite and periodic multi-node sweeps."""

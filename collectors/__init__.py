@@ -1,0 +1,1 @@
+"""Reading nodes, schedulers, logs and metric stores; delivering what they say without loss."""

@@ -1,0 +1,1 @@
+"""Reference consumers that act on what the correlator says."""

@@ -1,0 +1,1 @@
+"""Joining signals and logs to jobs; attribution; what to do."""

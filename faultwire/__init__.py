@@ -1,0 +1,1 @@
+"""The command line, configuration, running it all together."""

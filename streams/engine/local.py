@@ -1,0 +1,88 @@
+"""Run cores in memory: the same code as on Kafka, without Kafka.
+
+Used by `faultwire replay` (event time drives), by tests, and by the demo where no broker can be had.
+Records are handed to every core that reads their topic; a core's outputs on a topic that another core
+reads go there in turn. Output ids already seen are dropped, as a subscriber would.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from streams.engine.api import Output, Processor, SourceRef
+from topics.events import Event
+
+
+class LocalRuntime:
+    """An in-process stand-in for the broker and the workers.
+
+    `on_output` sees each distinct output once, in the order in which it came to be.
+    """
+
+    def __init__(
+        self, processors: Sequence[Processor], on_output: Callable[[Output, int], None] | None = None
+    ) -> None:
+        self._processors = tuple(processors)
+        self._on_output = on_output
+        self._readers: dict[str, list[Processor]] = {}
+        for processor in self._processors:
+            for topic in processor.sources:
+                self._readers.setdefault(topic, []).append(processor)
+        self._queue: deque[tuple[str, str, Sequence[Event[Any]], int]] = deque()
+        self._offsets: dict[str, int] = {}
+        self._seen: set[str] = set()
+        self._running = False
+
+    def publish(self, topic: str, key: str, events: Sequence[Event[Any]], now: int) -> None:
+        """Hand one record in and everything that follows from it through, at time `now`."""
+        self._queue.append((topic, key, events, now))
+        if self._running:  # called from `on_output`: the loop below is already draining
+            return
+        self._running = True
+        try:
+            while self._queue:
+                self._deliver(*self._queue.popleft())
+        finally:
+            self._running = False
+
+    def advance(self, until: int) -> None:
+        """Fire every deadline up to `until`, each at its own time."""
+        while (due := self.next_due()) is not None and due <= until:
+            fired = False
+            for processor in self._processors:
+                own = processor.next_due()
+                if own is None or own > due:
+                    continue
+                fired = True
+                for output in processor.on_due(due):
+                    self._emit(output, due)
+            self._drain(due)
+            if fired and (after := self.next_due()) is not None and after <= due:
+                raise RuntimeError("a core keeps a deadline that has fired")
+
+    def next_due(self) -> int | None:
+        return min((d for p in self._processors if (d := p.next_due()) is not None), default=None)
+
+    def _drain(self, now: int) -> None:
+        if self._queue:
+            topic, key, events, _ = self._queue.popleft()
+            self.publish(topic, key, events, now)
+
+    def _deliver(self, topic: str, key: str, events: Sequence[Event[Any]], now: int) -> None:
+        offset = self._offsets[topic] = self._offsets.get(topic, -1) + 1
+        source = SourceRef(topic, 0, offset, now)
+        for processor in self._readers.get(topic, ()):
+            for output in processor.on_record(key, source, events, now).outputs:
+                self._emit(output, now)
+
+    def _emit(self, output: Output, now: int) -> None:
+        identity = f"{output.topic} {output.key} {output.event.id}"
+        if identity in self._seen:
+            return
+        self._seen.add(identity)
+        if self._on_output is not None:
+            self._on_output(output, now)
+        if output.topic in self._readers:
+            self._queue.append((output.topic, output.key, (output.event,), now))

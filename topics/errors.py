@@ -1,0 +1,19 @@
+"""What can be wrong with a record, told so that a reader of the dead-letter topic knows what to fix."""
+
+from __future__ import annotations
+
+
+class ContractError(Exception):
+    """Base of everything this room raises about data."""
+
+
+class DecodeError(ContractError):
+    """A record, or one event of a batch, does not follow the contract.
+
+    `reason` is a stable word for counting; the message says where and why.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
