@@ -1,0 +1,267 @@
+"""Captures: an incident as a directory (contract, section 6), read into the raw events it holds.
+
+The same parsers as on a live node read the logs here. A structured file that can't be parsed makes the
+capture unreadable (`CaptureError` with file and line); a text log never does: what a parser does not
+know is simply no event.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from collectors.inventory import ClusterInventory, Inventory
+from collectors.logs.capture_lines import LogLineError, parse_line
+from collectors.logs.extract import LogExtractor
+from collectors.parsers.formats import FormatError, read_kernel_log
+from collectors.parsers.kernel_log import KernelLogParser
+from collectors.placement import placements
+from topics import ids
+from topics.catalog import RAW_TOPIC_OF_KIND
+from topics.errors import DecodeError
+from topics.events import Event, from_dict
+from topics.time import parse_rfc3339
+
+MAX_FILE_BYTES: Final = 1024**3
+"""A larger file in a capture is refused: nobody records a gigabyte of one node's text by intent."""
+
+MAX_LINE_CHARS: Final = 1024 * 1024
+
+
+class CaptureError(Exception):
+    """A capture that can't be read; the message names the file and, where there is one, the line."""
+
+    def __init__(self, path: Path, line: int | None, what: str) -> None:
+        where = f"{path}:{line}" if line is not None else str(path)
+        super().__init__(f"{where}: {what}")
+        self.path = path
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """One raw event and the topic and key it has on Kafka."""
+
+    topic: str
+    key: str
+    event: Event[Any]
+
+
+@dataclass(slots=True)
+class Capture:
+    """All raw events of an incident, in event time, each once."""
+
+    path: Path
+    cluster: str
+    records: list[RawRecord]
+    problems: list[str] = field(default_factory=list)
+    """Events that were left out because they do not follow the contract: file, line and reason."""
+
+
+def load(path: Path) -> Capture:
+    """Read a capture directory; raises `CaptureError`."""
+    if not path.is_dir():
+        raise CaptureError(path, None, "no such directory" if not path.exists() else "not a directory")
+    if not any((path / name).exists() for name in ("jobs.jsonl", "nodes", "jobs", "cluster.json")):
+        raise CaptureError(
+            path, None, "not a capture: it has none of jobs.jsonl, nodes/, jobs/, cluster.json"
+        )
+    reader = _Reader(path)
+    events = list(reader.events())
+    unique = {(event.partitionkey, event.id): event for event in events}
+    ordered = sorted(unique.values(), key=lambda e: (e.time, e.type, e.partitionkey, e.id))
+    records = [RawRecord(RAW_TOPIC_OF_KIND[e.kind], e.partitionkey, e) for e in ordered]
+    return Capture(path, reader.cluster, records, reader.problems)
+
+
+class _Reader:
+    """Walks one capture directory. Nothing outside it is ever opened."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.problems: list[str] = []
+        described = self._cluster_json()
+        self.cluster: str = described.get("cluster") or "capture"
+        self.inventory = ClusterInventory.from_json(described.get("nodes") or {})
+
+    def events(self) -> Iterator[Event[Any]]:
+        jobs = list(self._jobs())
+        yield from jobs
+        yield from placements(self.cluster, jobs)
+        for node in self._folders("nodes"):
+            yield from self._kernel_log(node)
+            yield from self._node_events(node)
+        for job in self._folders("jobs"):
+            yield from self._job_logs(job)
+
+    # -- structured files ----------------------------------------------------------------------------
+
+    def _cluster_json(self) -> dict[str, Any]:
+        path = self.root / "cluster.json"
+        if not path.is_file():
+            return {}
+        described = self._parse(path, None, self._bytes(path))
+        if not isinstance(described.get("nodes", {}), dict) or not isinstance(
+            described.get("cluster", ""), str
+        ):
+            raise CaptureError(path, None, "`cluster` must be a name and `nodes` an object")
+        return described
+
+    def _jobs(self) -> Iterator[Event[Any]]:
+        path = self.root / "jobs.jsonl"
+        for number, row in self._json_lines(path):
+            if not isinstance(row, dict) or not isinstance(row.get("time"), str):
+                raise CaptureError(path, number, 'a job needs a "time"')
+            data = {k: v for k, v in row.items() if k != "time"}
+            job_id, attempt = str(data.get("job_id")), data.get("attempt")
+            yield from self._checked(
+                path,
+                number,
+                {
+                    "specversion": "1.0",
+                    "type": "faultwire.job.v1",
+                    "source": f"/{self.cluster}/scheduler/capture",
+                    "subject": f"job/{job_id}/{attempt}",
+                    "time": row["time"],
+                    "partitionkey": job_id,
+                    "data": data,
+                },
+                key=job_id,
+            )
+
+    def _node_events(self, node: str) -> Iterator[Event[Any]]:
+        path = self.root / "nodes" / node / "events.jsonl"
+        for number, row in self._json_lines(path):
+            for raw in row if isinstance(row, list) else [row]:
+                if isinstance(raw, dict):
+                    filled = {"source": f"/{self.cluster}/{node}/capture", **raw, "partitionkey": node}
+                    filled.setdefault("subject", "node")
+                    self.inventory.enrich(node, filled)
+                    yield from self._checked(path, number, filled, key=node)
+                else:
+                    self.problems.append(f"{path}:{number}: expected an event, got {type(raw).__name__}")
+
+    def _checked(self, path: Path, line: int, raw: dict[str, Any], key: str) -> Iterator[Event[Any]]:
+        """The event, with id and provenance filled in where they are missing."""
+        try:
+            if "id" not in raw:
+                raw["id"] = self._id(raw, key)
+            raw.setdefault("provenance", "replay")
+            event = from_dict(raw)
+            if event.kind not in RAW_TOPIC_OF_KIND:
+                raise DecodeError("not_raw", f"{event.type} is derived and can't be an input")
+        except DecodeError as exc:
+            self.problems.append(f"{path}:{line}: {exc}")
+        else:
+            yield event
+
+    def _id(self, raw: dict[str, Any], key: str) -> str:
+        """By what identifies the fact, so that a repeat of the line is the same event."""
+        kind, subject, time = raw.get("type"), raw.get("subject"), raw.get("time")
+        if not (isinstance(kind, str) and isinstance(subject, str) and isinstance(time, str)):
+            raise DecodeError("wrong_shape", "an event needs `type`, `subject` and `time` as text")
+        try:
+            at = parse_rfc3339(time)
+        except ValueError as exc:
+            raise DecodeError("wrong_shape", f"time: {exc}") from exc
+        state = orjson.dumps(raw.get("data"), option=orjson.OPT_SORT_KEYS).decode()
+        return ids.transition_id(self.cluster, key, subject, kind, at, state)
+
+    # -- text logs -------------------------------------------------------------------------------------
+
+    def _kernel_log(self, node: str) -> Iterator[Event[Any]]:
+        folder = self.root / "nodes" / node
+        parser = KernelLogParser(
+            self.cluster, node, self.inventory.node(node), self.inventory, via="file", provenance="replay"
+        )
+        boot_time, boot_id = self._boot(folder / "boot.json")
+        for name in ("kernel.log", "fabricmanager.log"):
+            path = folder / name
+            if not path.is_file():
+                continue
+            if name == "fabricmanager.log":
+                for _, line in self._lines(path):
+                    yield from parser.feed_fabric_manager(line)
+                continue
+            lines = (line for _, line in self._lines(path))
+            try:
+                for record in read_kernel_log(
+                    lines, boot_time=boot_time, boot_id=boot_id, reference=self._last_time()
+                ):
+                    yield from parser.feed(record)
+            except FormatError as exc:
+                raise CaptureError(path, exc.line, str(exc)) from exc
+        yield from parser.flush()
+
+    def _boot(self, path: Path) -> tuple[int | None, str | None]:
+        if not path.is_file():
+            return None, None
+        boot = self._parse(path, None, self._bytes(path))
+        try:
+            when = parse_rfc3339(boot["boot_time"]) if "boot_time" in boot else None
+        except (TypeError, ValueError) as exc:
+            raise CaptureError(path, None, f"boot_time: {exc}") from exc
+        return when, boot.get("boot_id")
+
+    def _job_logs(self, job: str) -> Iterator[Event[Any]]:
+        for path in sorted((self.root / "jobs" / job).glob("*.log")):
+            extractor = LogExtractor(self.cluster, job)
+            for number, line in self._lines(path):
+                try:
+                    parsed = parse_line(line)
+                except LogLineError as exc:
+                    self.problems.append(f"{path}:{number}: {exc}")
+                    continue
+                if parsed is not None:
+                    yield from extractor.feed(
+                        parsed.time, parsed.node, parsed.rank, parsed.text, file=path.name, offset=number
+                    )
+            yield from extractor.flush()
+
+    # -- files ---------------------------------------------------------------------------------------
+
+    def _last_time(self) -> int | None:
+        """The youngest time of the jobs: what a year-less stamp is read against."""
+        times = [event.time for event in self._jobs()]
+        return max(times, default=None)
+
+    def _folders(self, name: str) -> list[str]:
+        folder = self.root / name
+        if not folder.is_dir():
+            return []
+        return sorted(e.name for e in os.scandir(folder) if e.is_dir(follow_symlinks=False))
+
+    def _json_lines(self, path: Path) -> Iterator[tuple[int, Any]]:
+        if path.is_file():
+            for number, line in self._lines(path):
+                if line.strip():
+                    yield number, self._parse(path, number, line.encode("utf-8", "surrogateescape"))
+
+    def _lines(self, path: Path) -> Iterator[tuple[int, str]]:
+        self._inside(path)
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            for number, line in enumerate(file, 1):
+                yield number, line.rstrip("\r\n")[:MAX_LINE_CHARS]
+
+    def _bytes(self, path: Path) -> bytes:
+        self._inside(path)
+        return path.read_bytes()
+
+    def _inside(self, path: Path) -> None:
+        """A link that leads out of the capture, or a file beyond all reason, is refused."""
+        if not path.resolve().is_relative_to(self.root):
+            raise CaptureError(path, None, "leads outside the capture")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise CaptureError(path, None, f"larger than {MAX_FILE_BYTES} bytes")
+
+    @staticmethod
+    def _parse(path: Path, line: int | None, text: bytes) -> Any:
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError as exc:
+            raise CaptureError(path, line, f"not JSON: {exc}") from exc

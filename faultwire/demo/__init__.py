@@ -1,0 +1,1 @@
+"""The demo: the whole pipeline, live, with the incident that this project exists for."""
