@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from collectors.inventory import ClusterInventory, Inventory
+from collectors.inventory import ClusterInventory
 from collectors.logs.capture_lines import LogLineError, parse_line
 from collectors.logs.extract import LogExtractor
 from collectors.parsers.formats import FormatError, read_kernel_log

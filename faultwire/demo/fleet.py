@@ -201,9 +201,9 @@ class Fleet:
         node = self.node_of(rank)
         address = f"10.20.0.{self.nodes.index(self.node_of(peer)) + 1}<34216>"
         return rank, (
-            f"{node}:{9000 + rank}:{9100 + rank} [{rank % GPUS_PER_NODE}] transport/net_ib.cc:1568 NCCL WARN "
-            f"NET/IB : Got completion from peer {address} with status=12 opcode=1 len=0 vendor err 129 (Send) "
-            f"hca {device}"
+            f"{node}:{9000 + rank}:{9100 + rank} [{rank % GPUS_PER_NODE}] transport/net_ib.cc:1568 "
+            f"NCCL WARN NET/IB : Got completion from peer {address} with status=12 opcode=1 len=0 "
+            f"vendor err 129 (Send) hca {device}"
         )
 
     # -- envelopes -------------------------------------------------------------------------------------

@@ -69,10 +69,9 @@ class Narrator:
             )
             return
         style = STYLES[room]
+        head = f"[dim]{stamp} {offset}[/dim] [{style}]{room:<8}[/{style}]"
         self._console.print(
-            f"[dim]{stamp} {offset}[/dim] [{style}]{room:<8}[/{style}] {escape(text)}[dim]{escape(late)}[/dim]",
-            soft_wrap=True,
-            highlight=False,
+            f"{head} {escape(text)}[dim]{escape(late)}[/dim]", soft_wrap=True, highlight=False
         )
 
 
