@@ -1,0 +1,5 @@
+"""`python -m faultwire`: the same as the `faultwire` command."""
+
+from faultwire.cli import main
+
+main()
