@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from faultwire.broker.errors import BrokerStartError
+from faultwire.broker.settings import server_properties
 
 STARTED: Final = "Kafka Server started"
 """Logged by `KafkaRaftServer` once the node is registered, unfenced and serving."""
-
-MAX_MESSAGE_BYTES: Final = 20 * 1024 * 1024
-"""Far more than we ever write: a local broker must let the wrong records in, so that readers are tested."""
 
 HEAP_MB: Final = 384
 
@@ -53,50 +51,10 @@ class NodeSpec:
         return self.folder / "broker.log"
 
     def properties(self) -> dict[str, str]:
-        """The node's server settings: loopback only, small, ready in seconds, quick to notice a death."""
-        copies = str(min(3, len(self.voters)))
-        return {
-            "process.roles": "broker,controller",
-            "node.id": str(self.node_id),
-            "controller.quorum.voters": ",".join(
-                f"{n}@127.0.0.1:{p}" for n, p in sorted(self.voters.items())
-            ),
-            "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-            "log.dirs": str(self.folder / "data"),
-            "auto.create.topics.enable": "false",
-            "default.replication.factor": copies,
-            "min.insync.replicas": "2" if len(self.voters) >= 3 else "1",
-            "message.max.bytes": str(MAX_MESSAGE_BYTES),
-            "replica.fetch.max.bytes": str(MAX_MESSAGE_BYTES),
-            # consumer groups: no waiting for members that a laptop does not have
-            "group.initial.rebalance.delay.ms": "0",
-            "group.min.session.timeout.ms": "1000",
-            "offsets.topic.num.partitions": "4",
-            "offsets.topic.replication.factor": copies,
-            "transaction.state.log.num.partitions": "2",
-            "transaction.state.log.replication.factor": copies,
-            "transaction.state.log.min.isr": "2" if len(self.voters) >= 3 else "1",
-            "share.coordinator.state.topic.num.partitions": "1",
-            "share.coordinator.state.topic.replication.factor": copies,
-            "share.coordinator.state.topic.min.isr": "1",
-            # a dead broker is noticed in 6 s instead of 9 s, a dead controller in 2 s
-            "broker.session.timeout.ms": "6000",
-            "broker.heartbeat.interval.ms": "1000",
-            # compaction and deletion happen while one watches, not after minutes
-            "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
-            "log.cleaner.backoff.ms": "1000",
-            "log.retention.check.interval.ms": "10000",
-            "log.segment.delete.delay.ms": "1000",
-            "log.initial.task.delay.ms": "1000",
-            "num.network.threads": "2",
-            "num.io.threads": "4",
-            "background.threads": "2",
-            "num.recovery.threads.per.data.dir": "2",
-            "controlled.shutdown.max.retries": "1",
-            **self.extra,
-        }
+        own = server_properties(
+            node_id=self.node_id, port=self.port, voters=self.voters, data_dir=str(self.folder / "data")
+        )
+        return {**own, **self.extra}
 
 
 class JvmNode:
