@@ -11,7 +11,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from topics.catalog import TOPICS
+from topics.admin import create_topics
 from topics.events import BATCH_CONTENT_TYPE, EVENT_CONTENT_TYPE, Event, encode, encode_batch
 
 PARTITIONS = 4
@@ -25,13 +25,12 @@ class Kafka:
 
     async def create_catalogue(self, prefix: str, partitions: int = PARTITIONS, replication: int = 1) -> None:
         """Every topic of the catalogue under `prefix`; returns when all of them can be written."""
-        cleanup = {prefix + spec.name: spec.cleanup for spec in TOPICS.values()}
-        await self.create(cleanup, partitions, replication)
+        await create_topics(self.bootstrap, prefix=prefix, partitions=partitions, replication=replication)
 
     async def create(
         self, cleanup: dict[str, str], partitions: int = PARTITIONS, replication: int = 1
     ) -> None:
-        """Topics by name with their clean-up policy; returns when every partition has a leader."""
+        """Other topics by name with their clean-up policy; returns when every partition has a leader."""
         async with self.admin() as admin:
             await admin.create_topics(
                 [

@@ -1,4 +1,5 @@
-"""What can be wrong with a record, told so that a reader of the dead-letter topic knows what to fix."""
+"""What can be wrong with a record, told so that a reader of the dead-letter topic knows what to fix; and
+what can be wrong with a broker."""
 
 from __future__ import annotations
 
@@ -17,3 +18,7 @@ class DecodeError(ContractError):
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+
+
+class AdminError(Exception):
+    """The broker can't be asked, or refused to create a topic; the message names the topic and why."""
