@@ -1,0 +1,1 @@
+"""Pure parsers: text in, events out. No file, no clock, no Kafka in here."""

@@ -1,0 +1,134 @@
+"""Time stamps of log lines, as nanoseconds since the epoch. Formats without a zone are UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+
+from topics.time import NS_PER_S
+
+_MONTHS: Final = {
+    name: number
+    for number, name in enumerate(
+        ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), start=1
+    )
+}
+_DAY_NS: Final = 86_400 * NS_PER_S
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND: Final = timedelta(seconds=1)
+
+
+def _ns(when: datetime) -> int:
+    return ((when - _EPOCH) // _SECOND) * NS_PER_S
+
+
+@lru_cache(maxsize=4096)
+def iso_second(text: str, zone: str) -> int | None:
+    """`2026-03-01T19:29:45` and `+0000`, `+00:00`, `Z` or nothing; None for a time that does not exist."""
+    try:
+        when = datetime.fromisoformat(f"{text[:10]}T{text[11:]}{zone or 'Z'}")
+        return _ns(when)
+    except (ValueError, OverflowError):
+        return None
+
+
+def fraction_ns(digits: str | None) -> int:
+    """The digits after a decimal point or comma."""
+    return int(digits[:9].ljust(9, "0")) if digits else 0
+
+
+def month_number(name: str) -> int | None:
+    return _MONTHS.get(name)
+
+
+@lru_cache(maxsize=4096)
+def calendar_ns(year: int, month: int, day: int, clock: str) -> int | None:
+    """`clock` is `HH:MM:SS`; a leap second counts as the second before it. None for an impossible date."""
+    hour, minute, second = int(clock[0:2]), int(clock[3:5]), int(clock[6:8])
+    try:
+        return _ns(datetime(year, month, day, hour, minute, min(second, 59), tzinfo=UTC))
+    except (ValueError, OverflowError):
+        return None
+
+
+class YearlessClock:
+    """Gives years to stamps that have none, over New Year too.
+
+    Log lines go forward: a stamp is taken to be in the first year in which it is not more than two days
+    before the line above it. The first line needs a hint: `not_after` (when the log was copied, or what
+    it was written for ended), or `not_before` (when that machine booted).
+    """
+
+    SLACK_NS: Final = 2 * _DAY_NS
+    _LEAP_CYCLE: Final = 8
+    """Years to try for 29 February: the longest gap between leap years."""
+
+    def __init__(self, not_after: int | None, not_before: int | None = None) -> None:
+        self._not_after = not_after
+        self._not_before = not_before
+        self._latest: int | None = None
+
+    @property
+    def usable(self) -> bool:
+        return self._not_after is not None or self._not_before is not None
+
+    def ns(self, month: int, day: int, clock: str) -> int | None:
+        """None for an impossible date."""
+        if self._latest is not None:
+            when = self._first_from(self._latest - self.SLACK_NS, month, day, clock)
+            if self._not_after is not None and when is not None and when > self._not_after + _DAY_NS:
+                when = self._last_until(self._not_after + _DAY_NS, month, day, clock)  # the clock went back
+        elif self._not_after is not None:
+            when = self._last_until(self._not_after + _DAY_NS, month, day, clock)
+        elif self._not_before is not None:
+            when = self._first_from(self._not_before - _DAY_NS, month, day, clock)
+        else:
+            raise ValueError("a stamp without a year needs a time to compare it with")
+        if when is not None and (self._latest is None or when > self._latest):
+            self._latest = when
+        return when
+
+    def _first_from(self, bound: int, month: int, day: int, clock: str) -> int | None:
+        year = _year(bound)
+        for candidate in range(year, year + 1 + self._LEAP_CYCLE):
+            when = calendar_ns(candidate, month, day, clock)
+            if when is not None and when >= bound:
+                return when
+        return None
+
+    def _last_until(self, bound: int, month: int, day: int, clock: str) -> int | None:
+        year = _year(bound)
+        for candidate in range(year, year - 1 - self._LEAP_CYCLE, -1):
+            when = calendar_ns(candidate, month, day, clock)
+            if when is not None and when <= bound:
+                return when
+        return None
+
+
+class UptimeClock:
+    """Microseconds for a log whose own stamps are whole seconds but whose text keeps printk's uptime.
+
+    Lengths of outages hang on it. With the boot time the result is exact; without, the first line is the
+    anchor, so differences are exact and the absolute time is up to a second early. A line that
+    disagrees by more than the tolerance (another boot, suspend, a stepped clock) is a new anchor.
+    """
+
+    TOLERANCE_NS: Final = 2 * NS_PER_S
+
+    def __init__(self, boot_time: int | None) -> None:
+        self._boot = boot_time
+
+    def refine(self, wall: int, uptime: int) -> int:
+        if self._boot is None or abs(self._boot + uptime - wall) > self.TOLERANCE_NS:
+            self._boot = wall - uptime
+        return self._boot + uptime
+
+
+@lru_cache(maxsize=1024)
+def _year_of_day(day: int) -> int:
+    return (_EPOCH + timedelta(days=day)).year
+
+
+def _year(ns: int) -> int:
+    return _year_of_day(ns // _DAY_NS)
