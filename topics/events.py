@@ -56,6 +56,8 @@ class Event(BaseModel, Generic[P_co]):
     drill: bool | None = None
     """True on injected drills: nothing derived from one may act."""
     provenance: Literal["live", "replay", "synthetic"] | None = None
+    timequality: Literal["backfill"] | None = None
+    """Set when `time` is an estimate: the record lay in the kernel's ring before the agent came."""
     node: str | None = None
     """On `evidence`, whose key is the job: the node that the event came from."""
     jobid: str | None = None

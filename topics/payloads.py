@@ -112,6 +112,7 @@ class Sxid(Payload):
     via: Via | None = None
     written_by: WrittenBy | None = None
     kmsg_seq: int | None = None
+    repeats: Repeats | None = None
 
 
 class Remote(BaseModel):
