@@ -143,6 +143,14 @@ def status(folder: Path) -> Status:
     )
 
 
+def running_bootstrap(folder: Path) -> str | None:
+    """Where the broker of this folder listens, None when none runs; asks no Docker engine."""
+    state = _load(folder)
+    if state is None or not (state.container or any(map(_is_alive, state.processes.values()))):
+        return None
+    return state.bootstrap
+
+
 def _start(folder: Path, before: State | None, brokers: int, port: int, say: Say) -> State:
     why_not_docker = "no Docker engine answers"
     if brokers == 1 and (before is None or before.way == "docker") and docker.engine_answers():
