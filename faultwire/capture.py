@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import orjson
 
-from collectors.inventory import ClusterInventory
+from collectors.inventory import EMPTY, ClusterInventory, Inventory, InventoryError, read_cluster
 from collectors.logs.capture_lines import LogLineError, parse_line
 from collectors.logs.extract import LogExtractor
-from collectors.parsers.formats import FormatError, read_kernel_log
+from collectors.parsers.formats import KernelLogError, read_kernel_log
 from collectors.parsers.kernel_log import KernelLogParser
 from collectors.placement import placements
 from topics import ids
@@ -31,6 +31,9 @@ MAX_FILE_BYTES: Final = 1024**3
 """A larger file in a capture is refused: nobody records a gigabyte of one node's text by intent."""
 
 MAX_LINE_CHARS: Final = 1024 * 1024
+
+UNNAMED: Final = "capture"
+"""Cluster name where `cluster.json` gives none."""
 
 
 class CaptureError(Exception):
@@ -85,32 +88,35 @@ class _Reader:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self.problems: list[str] = []
-        described = self._cluster_json()
-        self.cluster: str = described.get("cluster") or "capture"
-        self.inventory = ClusterInventory.from_json(described.get("nodes") or {})
+        self.cluster, self.inventory = self._cluster_json()
 
     def events(self) -> Iterator[Event[Any]]:
         jobs = list(self._jobs())
+        nodes = self._folders("nodes")
+        said = [event for node in nodes for event in self._node_events(node)]
         yield from jobs
         yield from placements(self.cluster, jobs)
-        for node in self._folders("nodes"):
-            yield from self._kernel_log(node)
-            yield from self._node_events(node)
+        yield from said
+        # Stamps without a year are read against the youngest time that anything structured has.
+        reference = max((event.time for event in (*jobs, *said)), default=None)
+        for node in nodes:
+            yield from self._kernel_log(node, reference)
         for job in self._folders("jobs"):
             yield from self._job_logs(job)
 
     # -- structured files ----------------------------------------------------------------------------
 
-    def _cluster_json(self) -> dict[str, Any]:
+    def _cluster_json(self) -> tuple[str, ClusterInventory]:
         path = self.root / "cluster.json"
         if not path.is_file():
-            return {}
+            return UNNAMED, {}
         described = self._parse(path, None, self._bytes(path))
-        if not isinstance(described.get("nodes", {}), dict) or not isinstance(
-            described.get("cluster", ""), str
-        ):
-            raise CaptureError(path, None, "`cluster` must be a name and `nodes` an object")
-        return described
+        if isinstance(described, dict):
+            described = {"cluster": UNNAMED, "nodes": {}, **described}
+        try:
+            return read_cluster(described)
+        except InventoryError as exc:
+            raise CaptureError(path, None, str(exc)) from exc
 
     def _jobs(self) -> Iterator[Event[Any]]:
         path = self.root / "jobs.jsonl"
@@ -141,7 +147,7 @@ class _Reader:
                 if isinstance(raw, dict):
                     filled = {"source": f"/{self.cluster}/{node}/capture", **raw, "partitionkey": node}
                     filled.setdefault("subject", "node")
-                    self.inventory.enrich(node, filled)
+                    _add_switch(filled, self.inventory.get(node, EMPTY))
                     yield from self._checked(path, number, filled, key=node)
                 else:
                     self.problems.append(f"{path}:{number}: expected an event, got {type(raw).__name__}")
@@ -174,28 +180,32 @@ class _Reader:
 
     # -- text logs -------------------------------------------------------------------------------------
 
-    def _kernel_log(self, node: str) -> Iterator[Event[Any]]:
+    def _kernel_log(self, node: str, reference: int | None) -> Iterator[Event[Any]]:
         folder = self.root / "nodes" / node
+        path = folder / "kernel.log"
+        if not path.is_file():
+            return
         parser = KernelLogParser(
-            self.cluster, node, self.inventory.node(node), self.inventory, via="file", provenance="replay"
+            self.cluster,
+            node,
+            self.inventory.get(node, EMPTY),
+            self.inventory,
+            via="file",
+            provenance="replay",
         )
         boot_time, boot_id = self._boot(folder / "boot.json")
-        for name in ("kernel.log", "fabricmanager.log"):
-            path = folder / name
-            if not path.is_file():
-                continue
-            if name == "fabricmanager.log":
-                for _, line in self._lines(path):
-                    yield from parser.feed_fabric_manager(line)
-                continue
-            lines = (line for _, line in self._lines(path))
-            try:
-                for record in read_kernel_log(
-                    lines, boot_time=boot_time, boot_id=boot_id, reference=self._last_time()
-                ):
-                    yield from parser.feed(record)
-            except FormatError as exc:
-                raise CaptureError(path, exc.line, str(exc)) from exc
+        records = read_kernel_log(
+            (line for _, line in self._lines(path)),
+            boot_time=boot_time,
+            boot_id=boot_id,
+            reference=reference,
+            path=str(path),
+        )
+        try:
+            for record in records:
+                yield from parser.feed(record)
+        except KernelLogError as exc:
+            raise CaptureError(path, exc.line, exc.reason) from exc
         yield from parser.flush()
 
     def _boot(self, path: Path) -> tuple[int | None, str | None]:
@@ -224,11 +234,6 @@ class _Reader:
             yield from extractor.flush()
 
     # -- files ---------------------------------------------------------------------------------------
-
-    def _last_time(self) -> int | None:
-        """The youngest time of the jobs: what a year-less stamp is read against."""
-        times = [event.time for event in self._jobs()]
-        return max(times, default=None)
 
     def _folders(self, name: str) -> list[str]:
         folder = self.root / name
@@ -265,3 +270,17 @@ class _Reader:
             return orjson.loads(text)
         except orjson.JSONDecodeError as exc:
             raise CaptureError(path, line, f"not JSON: {exc}") from exc
+
+
+def _add_switch(raw: dict[str, Any], inventory: Inventory) -> None:
+    """A port event says which switch port it hangs on, as a live collector with an inventory would."""
+    data = raw.get("data")
+    if raw.get("type") != "faultwire.ib_port.v1" or not isinstance(data, dict):
+        return
+    device, number = data.get("device"), data.get("port")
+    if isinstance(device, str) and isinstance(number, int):
+        port = inventory.port_named(device, number)
+        if port is not None and port.switch is not None and "switch" not in data:
+            data["switch"] = port.switch
+            if port.switch_port is not None:
+                data["switch_port"] = port.switch_port
