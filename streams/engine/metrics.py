@@ -1,0 +1,88 @@
+"""Prometheus metrics, computed when somebody scrapes: records pay for nothing but integer additions."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from streams.engine.engine import Engine
+
+BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+
+
+class Latency:
+    """A histogram of seconds; one bisection an observation."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_S) + 1)
+        self.sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.sum += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative, as Prometheus wants them."""
+        total, out = 0, []
+        for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), self.counts, strict=True):
+            total += count
+            out.append((bound, float(total)))
+        return out
+
+
+class EngineCollector(Collector):
+    """`lag` is the number of records that wait in the source topics, None while unknown."""
+
+    def __init__(self, engine: Engine, lag: Callable[[], int | None]) -> None:
+        self._engine = engine
+        self._lag = lag
+
+    def collect(self) -> Iterator[Metric]:
+        engine, counts = self._engine, self._engine.ledger.counts
+        simple = {
+            "records": ("Records read from source topics", counts.records),
+            "events": ("Events applied", counts.events),
+            "duplicates": ("Records skipped because they had been applied", counts.duplicates),
+            "tombstones": ("Tombstones read", counts.tombstones),
+            "misplaced": ("Records moved to the partition of their key", counts.misplaced),
+            "state_writes": ("States written to the changelog", counts.writes),
+            "timer_outputs": ("Outputs that came from deadlines", counts.fired),
+        }
+        for name, (about, value) in simple.items():
+            yield CounterMetricFamily(f"faultwire_engine_{name}", about, value=value)
+        dead = CounterMetricFamily("faultwire_engine_dead_letters", "Records not read", labels=["reason"])
+        for reason, count in sorted(counts.dead.items()):
+            dead.add_metric([reason], count)
+        yield dead
+        outputs = CounterMetricFamily("faultwire_engine_outputs", "Events sent", labels=["topic"])
+        for topic, count in sorted(counts.outputs.items()):
+            outputs.add_metric([topic], count)
+        yield outputs
+        latency = HistogramMetricFamily(
+            "faultwire_engine_record_age_seconds", "From the broker's timestamp to the core"
+        )
+        latency.add_metric([], engine.latency.buckets(), engine.latency.sum)
+        yield latency
+        gauges = {
+            "keys": ("Keys held", len(engine.ledger)),
+            "inflight": ("Records whose effects are on their way", engine.pipeline.inflight),
+            "ready": ("1 while this worker speaks for its keys", int(engine.ready)),
+        }
+        for name, (about, value) in gauges.items():
+            yield GaugeMetricFamily(f"faultwire_engine_{name}", about, value=value)
+        if (lag := self._lag()) is not None:
+            yield GaugeMetricFamily("faultwire_engine_lag_records", "Records waiting to be read", value=lag)
+
+
+def registry(engine: Engine, lag: Callable[[], int | None]) -> CollectorRegistry:
+    found = CollectorRegistry()
+    found.register(EngineCollector(engine, lag))
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=found)
+    return found

@@ -1,0 +1,111 @@
+"""A core for the engine's own tests: it counts, naively, and does what the events' messages tell it.
+
+The count has no defence against repeats of its own, so it is exact only if the engine applies every record
+to the surviving state exactly once. Messages: `emit` gives an output whose id is the event's; `due <ns>`
+opens a deadline; `boom` raises; `quiet` changes nothing; `wide` gives an output too large to send.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from streams.engine.api import NOTHING, Effects, Output, SourceRef
+from topics.derived import Signal
+from topics.events import Event, make
+from topics.ids import fact_id
+from topics.payloads import Kernel
+
+
+class Boom(Exception):
+    """What a defect in a core looks like."""
+
+
+class Counting:
+    name = "counting"
+    sources = ("raw.node", "raw.check")
+
+    def __init__(self, who: str = "test") -> None:
+        self.who = who
+        self.state: dict[str, dict[str, Any]] = {}
+        self._heap: list[tuple[int, str]] = []
+
+    def on_record(self, key: str, source: SourceRef, events: Sequence[Event[Any]], now: int) -> Effects:
+        state = self.state.get(key)
+        outputs: list[Output] = []
+        changed = False
+        for event in events:
+            word, _, argument = getattr(event.data, "message", "").partition(" ")
+            if word == "boom":
+                raise Boom(event.id)
+            if word == "forget":
+                self.drop(key)
+                return Effects([self._signal(key, event.id, event.time)], delete=True)
+            if word in {"emit", "quiet-emit"}:
+                outputs.append(self._signal(key, event.id, event.time))
+            if word == "wide":
+                outputs.append(self._signal(key, event.id, event.time, detail={"wide": "x" * 2_000_000}))
+            if word.startswith("quiet"):
+                continue
+            state = self.state.setdefault(key, {"count": 0, "due": []})
+            state["count"] += 1
+            changed = True
+            if word == "due":
+                state["due"].append(int(argument))
+                heapq.heappush(self._heap, (int(argument), key))
+        if not changed or state is None:
+            return Effects(outputs) if outputs else NOTHING
+        return Effects(outputs, json.dumps(state).encode())
+
+    def on_due(self, now: int) -> Sequence[Output]:
+        outputs = []
+        while (due := self.next_due()) is not None and due <= now:
+            _, key = heapq.heappop(self._heap)
+            late_ms = (now - due) / 1e6
+            outputs.append(
+                self._signal(key, fact_id("due", key, due), due, detail={"late_ms": late_ms, "who": self.who})
+            )
+        return outputs
+
+    def next_due(self) -> int | None:
+        while self._heap and self._heap[0][1] not in self.state:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def load(self, key: str, state: bytes) -> None:
+        self.state[key] = json.loads(state)
+        for due in self.state[key]["due"]:
+            heapq.heappush(self._heap, (due, key))
+
+    def drop(self, key: str) -> None:
+        self.state.pop(key, None)
+        self._heap = [entry for entry in self._heap if entry[1] != key]
+        heapq.heapify(self._heap)
+
+    def _signal(self, key: str, id: str, time: int, detail: dict[str, Any] | None = None) -> Output:
+        data = Signal(
+            signal="counted",
+            entity="node",
+            state="open",
+            severity="info",
+            since=time,
+            unit="1",
+            evidence=[id],
+            detail=detail or {"who": self.who},
+        )
+        event = make(data, id=fact_id("counted", id), source="/test/counting", subject="node", time=time, key=key)
+        return Output("signals", key, event)
+
+
+def output_id(event_id: str) -> str:
+    """The id of the output that an `emit` event causes."""
+    return fact_id("counted", event_id)
+
+
+def kernel_event(key: str, number: int | str, message: str = "emit", time: int = 1_700_000_000_000_000_000) -> Event[Any]:
+    data = Kernel(category="other", message=message)
+    return make(
+        data, id=f"{key}-{number}", source=f"/test/{key}/kmsg", subject="node", time=time, key=key
+    )
