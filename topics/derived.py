@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from topics.payloads import Payload, Severity
+from topics.payloads import Payload, Severity, Strict
 from topics.time import Timestamp
 
 
@@ -35,8 +33,7 @@ class Signal(Payload):
 HealthState = Literal["healthy", "suspect", "draining", "quarantined", "validating", "retired"]
 
 
-class HealthReason(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+class HealthReason(Strict):
     signal: str
     entity: str
     evidence: list[str]
@@ -79,26 +76,23 @@ SUBDOMAINS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-class Culprit(BaseModel):
+class Culprit(Strict):
     """Who did it. No `node` for a switch or a file system; `entity` is `node` for a whole node."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     node: str | None = None
     entity: str | None = None
 
 
-class Candidate(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+class Candidate(Strict):
     domain: str
     subdomain: str
     node: str | None = None
     entity: str | None = None
 
 
-class Symptom(BaseModel):
+class Symptom(Strict):
     """One finding of an attempt. Demoted ones stay, with who demoted them and why."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     code: str
     node: str | None = None
     entity: str | None = None
@@ -111,8 +105,7 @@ class Symptom(BaseModel):
     evidence: list[str]
 
 
-class Coverage(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+class Coverage(Strict):
     node: str
     collector: str
     status: str
@@ -143,10 +136,9 @@ class Attribution(Payload):
     provenance: Literal["live", "replay", "synthetic"]
 
 
-class Guard(BaseModel):
+class Guard(Strict):
     """A condition that must hold before anybody acts, and whether it did."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     guard: str
     passed: bool
     detail: str

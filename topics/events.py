@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from topics.derived import DERIVED
 from topics.errors import DecodeError
-from topics.payloads import RAW, Payload, Tick
-from topics.time import Timestamp
+from topics.payloads import RAW, Payload, Strict, Tick
+from topics.time import WIRE, Timestamp
 
 P_co = TypeVar("P_co", bound=Payload, covariant=True)
 
@@ -32,10 +32,8 @@ MAX_RECORD_BYTES: Final = 1024 * 1024
 _SOURCE = re.compile(r"/([^/]+)/([^/]+)(?:/([^/]+))?")
 
 
-class Event(BaseModel, Generic[P_co]):
+class Event(Strict, Generic[P_co]):
     """One CloudEvent. Times are nanoseconds in Python, RFC 3339 on the wire."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     specversion: Literal["1.0"] = "1.0"
     id: str
@@ -137,7 +135,7 @@ def from_dict(raw: object) -> Event[Any]:
     if model is None:
         raise DecodeError("unknown_type", f"type {name!r:.80} is none of ours")
     try:
-        return model.model_validate(raw, extra="ignore")
+        return model.model_validate(raw, extra="ignore", context=WIRE)
     except ValidationError as exc:
         raise DecodeError("wrong_shape", _first_errors(exc)) from exc
     except (RecursionError, UnicodeError, OverflowError) as exc:

@@ -20,26 +20,32 @@ WrittenBy = Literal["kernel", "userspace"]
 """Who put a kernel-log record there. Only facility 0 is the kernel; anybody may write the rest."""
 
 
-class Payload(BaseModel):
-    """Base of every payload: strict types, no unknown fields when we write, immutable."""
+class Strict(BaseModel):
+    """Base of all models of the contract: strict types, no unknown fields when we write, immutable.
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    A number that JSON does not have (NaN, infinity) is no value: leave the field out.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Payload(Strict):
+    """Base of every payload."""
+
     kind: ClassVar[str]
 
 
-class NvLinkPeer(BaseModel):
+class NvLinkPeer(Strict):
     """The other end of an NVLink, where the inventory knows it."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     node: str
     gpu_uuid: str | None = None
     gpu_index: int | None = None
 
 
-class NvLink5(BaseModel):
+class NvLink5(Strict):
     """Decoded intrinfo of XID 144-150 (NVLink 5)."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     unit: str
     """Unit word of the line, e.g. `NETIR_LINK_EVT`."""
     subcode: int | None = None
@@ -53,10 +59,9 @@ class NvLink5(BaseModel):
     peer: NvLinkPeer | None = None
 
 
-class Repeats(BaseModel):
+class Repeats(Strict):
     """A storm folded by the collector: this event stands for `count` records between `first` and `last`."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     count: int
     first: Timestamp
     last: Timestamp
@@ -115,8 +120,7 @@ class Sxid(Payload):
     repeats: Repeats | None = None
 
 
-class Remote(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+class Remote(Strict):
     kind: Literal["gpu", "switch"]
     id: str
 
@@ -217,17 +221,15 @@ class Gpu(Payload):
     lost: bool | None = None
 
 
-class Levels(BaseModel):
+class Levels(Strict):
     """The levels behind the edges. A key that is missing is unknown, not healthy."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     ports: dict[str, str] = {}
     nvlinks: dict[str, str] = {}
     throttle: dict[str, list[str]] = {}
 
 
-class CollectorStatus(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+class CollectorStatus(Strict):
     status: Literal["ok", "degraded", "failed", "absent"]
     reason: str | None = None
     last_read: Timestamp | None = None
@@ -267,8 +269,7 @@ class Kernel(Payload):
     kmsg_seq: int | None = None
 
 
-class Origin(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+class Origin(Strict):
     file: str | None = None
     stream: str | None = None
     offset: int | None = None
@@ -300,10 +301,9 @@ class Log(Payload):
     origin: Origin
 
 
-class NcclSettings(BaseModel):
+class NcclSettings(Strict):
     """What decides the transport budget of a job."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     version: str | None = None
     ib_timeout: int | None = None
     ib_retry_cnt: int | None = None
@@ -315,8 +315,7 @@ class NcclSettings(BaseModel):
         return transport_budget_s(self.version, self.ib_timeout, self.ib_retry_cnt)
 
 
-class RankPlace(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+class RankPlace(Strict):
     node: str
     gpu: int | str | None = None
 
@@ -349,10 +348,9 @@ class Job(Payload):
     phase: Literal["pretraining", "finetuning", "rl", "inference"] | None = None
 
 
-class PlacedAttempt(BaseModel):
+class PlacedAttempt(Strict):
     """One attempt's use of one node."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     job_id: str
     attempt: int
     gpus: list[int | str] | None = None
@@ -370,8 +368,7 @@ class Placement(Payload):
     attempts: list[PlacedAttempt]
 
 
-class Threshold(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+class Threshold(Strict):
     value: float
     source: str
 
