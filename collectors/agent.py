@@ -1,0 +1,237 @@
+"""The node agent: a supervision tree of readers, one delivery, and the heartbeat that speaks for all.
+
+A reader that fails, hangs or finds nothing says so in the heartbeat; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol
+
+from collectors.clock import Clock, ClockWatch, Stamps
+from collectors.delivery.record import Outgoing, batches
+from collectors.levels import LevelBoard
+from collectors.reader import Position, Reader, SourceAbsentError, SourceError
+from topics import ids
+from topics.events import Event, make
+from topics.payloads import CollectorStatus, Heartbeat
+
+log = logging.getLogger(__name__)
+
+RESTART_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Waits between tries of a reader that failed."""
+
+ABSENT_RETRY_S: Final = 60.0
+"""Hardware may be plugged in and drivers loaded later."""
+
+STATUS_SPACING_S: Final = 1.0
+"""A changed status is told at once, but no more often than this."""
+
+
+class Sink(Protocol):
+    """Where records go: Kafka, or a terminal."""
+
+    def put(self, items: Sequence[Outgoing]) -> None: ...
+    def advance(self, source: str, position: Position) -> None: ...
+    async def run(self) -> None: ...
+    async def flush(self, timeout_s: float) -> bool: ...
+    def close(self) -> None: ...
+    def status(self) -> CollectorStatus: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What every event of this agent carries."""
+
+    cluster: str
+    name: str
+    boot_id: str
+    agent_version: str | None = None
+
+
+@dataclass(slots=True)
+class Agent:
+    """Runs `readers` until `stop` is called. Everything it needs of the world is handed in."""
+
+    node: Node
+    readers: Sequence[Reader]
+    sink: Sink
+    clock: Clock
+    stamps: Stamps
+    levels: LevelBoard
+    heartbeat_interval_s: float = 10.0
+    uptime_s: Callable[[], float] = lambda: 0.0
+    inventory_version: Callable[[], int] = lambda: 0
+    driver_version: Callable[[], str | None] = lambda: None
+    alive: Callable[[], None] = lambda: None
+    """Called by the heartbeat loop while the loops that matter turn: feeds the service manager's watchdog."""
+    emitted: Counter[str] = field(default_factory=Counter)
+    _sequence: Counter[str] = field(default_factory=Counter)
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _versions: dict[str, int] = field(default_factory=dict)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def run(self, flush_s: float = 5.0) -> None:
+        """Until `stop`; then deliver for at most `flush_s` seconds, the rest goes to the spool."""
+        delivery = asyncio.create_task(self.sink.run(), name="delivery")
+        tasks = [
+            asyncio.create_task(self._supervise(reader), name=f"reader {reader.name}")
+            for reader in self.readers
+        ]
+        tasks.append(asyncio.create_task(self._beat(), name="heartbeat"))
+        stopped = asyncio.create_task(self._stop.wait())
+        try:
+            done, _ = await asyncio.wait([stopped, delivery], return_when=asyncio.FIRST_COMPLETED)
+            if delivery in done:
+                delivery.result()
+        finally:
+            stopped.cancel()
+            await _cancel(tasks)
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.sink.flush(flush_s)
+            await _cancel([delivery])
+            self.sink.close()
+
+    async def once(self, flush_s: float = 10.0) -> bool:
+        """Every reader reads what its source holds now; False when not everything was delivered."""
+        delivery = asyncio.create_task(self.sink.run(), name="delivery")
+        try:
+            await asyncio.gather(*(self._guarded(reader, reader.once) for reader in self.readers))
+            self.beat()
+            return await self.sink.flush(flush_s)
+        finally:
+            await _cancel([delivery])
+            self.sink.close()
+
+    def emit(self, source: str, events: Sequence[Event[Any]], position: Position | None = None) -> None:
+        """Stamp and send what `source` saw in one tick."""
+        if not events:
+            if position is not None:
+                self.sink.advance(source, position)
+            return
+        now = self.stamps.now()
+        stamped = [
+            event.model_copy(
+                update={
+                    "recordedtime": now - now % 1000,
+                    "sequence": self._next(event.source),
+                    "bootid": event.bootid or self.node.boot_id,
+                    "provenance": event.provenance or "live",
+                }
+            )
+            for event in events
+        ]
+        self.emitted.update(event.kind for event in events)
+        self.sink.put(batches(stamped, source, position))
+
+    def statuses(self) -> dict[str, CollectorStatus]:
+        monotonic = self.clock.monotonic()
+        told = {reader.name: reader.health.report(monotonic) for reader in self.readers}
+        told["delivery"] = self.sink.status()
+        return told
+
+    def beat(self, clock_status: CollectorStatus | None = None) -> None:
+        """One heartbeat: all levels, and how every collector is."""
+        now = self.stamps.now()
+        collectors = self.statuses()
+        if clock_status is not None:
+            collectors["clock"] = clock_status
+        source = f"/{self.node.cluster}/{self.node.name}/agent"
+        beat = Heartbeat(
+            boot_id=self.node.boot_id,
+            uptime_s=self.uptime_s(),
+            interval_s=self.heartbeat_interval_s,
+            inventory_version=self.inventory_version(),
+            state=self.levels.snapshot(),
+            collectors=collectors,
+            agent_version=self.node.agent_version,
+            driver_version=self.driver_version(),
+        )
+        event = make(
+            beat,
+            id=ids.transition_id(self.node.cluster, self.node.name, "node", "heartbeat", now, "sample"),
+            source=source,
+            subject="node",
+            time=now,
+            key=self.node.name,
+        )
+        self.emit("agent", [event])
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    def _next(self, source: str) -> int:
+        number = self._sequence[source]
+        self._sequence[source] = number + 1
+        return number
+
+    async def _supervise(self, reader: Reader) -> None:
+        failures = 0
+        while True:
+            started = self.clock.monotonic()
+            await self._guarded(reader, reader.run)
+            if self.clock.monotonic() - started > 60e9:  # it ran well for a while
+                failures = 0
+            if reader.health.status == "absent":
+                await asyncio.sleep(ABSENT_RETRY_S)
+                continue
+            await asyncio.sleep(RESTART_S[min(failures, len(RESTART_S) - 1)])
+            failures += 1
+
+    async def _guarded(self, reader: Reader, run: Callable[[Any], Any]) -> None:
+        """The one place that survives anything a reader does; what it did is told in the heartbeat."""
+        health = reader.health
+        try:
+            await run(partial(self.emit, reader.name))
+        except SourceAbsentError as exc:
+            health.set("absent", str(exc))
+        except SourceError as exc:
+            health.set("failed", str(exc))
+        except OSError as exc:
+            health.set("failed", f"{exc.filename or reader.name}: {exc.strerror or exc}")
+        except Exception as exc:
+            log.exception("reader failed reader=%s", reader.name)
+            health.set("failed", f"{type(exc).__name__}: {exc}")
+        finally:
+            health.max_silence_s = None
+
+    async def _beat(self) -> None:
+        watch = ClockWatch(self.clock)
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            trouble = watch.check()
+            now = self.clock.realtime()
+            self.beat(CollectorStatus(status="degraded" if trouble else "ok", reason=trouble, last_read=now))
+            self._versions = self._statuses_now()
+            due = max(due + self.heartbeat_interval_s, loop.time())
+            while (left := due - loop.time()) > 0:
+                await asyncio.sleep(min(left, STATUS_SPACING_S))
+                self.alive()
+                if self._statuses_now() != self._versions:
+                    break
+
+    def _statuses_now(self) -> dict[str, Any]:
+        monotonic = self.clock.monotonic()
+        told: dict[str, Any] = {r.name: r.health.report(monotonic).status for r in self.readers}
+        told["delivery"] = self.sink.status().status
+        return told
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
+            log.error("task ended badly: %r", result)
+
+
+def levels_of(statuses: Mapping[str, CollectorStatus]) -> Counter[str]:
+    return Counter(status.status for status in statuses.values())

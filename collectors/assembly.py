@@ -1,0 +1,177 @@
+"""Puts the agent together from its settings: which readers, on which paths, sharing what."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from collectors import identity
+from collectors.agent import Agent, Node, Sink
+from collectors.clock import Clock, Stamps, SystemClock
+from collectors.delivery.backlog import Backlog
+from collectors.delivery.delivery import Delivery
+from collectors.delivery.link import KafkaLink, Link
+from collectors.delivery.spool import Spool
+from collectors.fold import StormFolder
+from collectors.levels import LevelBoard
+from collectors.live_inventory import LiveInventory
+from collectors.parsers.kernel_log import KernelLogParser
+from collectors.port_tracker import PortTracker
+from collectors.positions import Positions
+from collectors.reader import Position, Reader
+from collectors.readers.kernel_lines import KernelLines
+from collectors.readers.kmsg import KmsgReader
+from collectors.readers.netlink import NetlinkReader
+from collectors.readers.port_tree import PortTree
+from collectors.readers.ports import PortsReader
+from collectors.settings import CollectSettings
+
+
+@dataclass(slots=True)
+class Parts:
+    """What the readers of one node share."""
+
+    settings: CollectSettings
+    clock: Clock = field(default_factory=SystemClock)
+    resume: Callable[[str], Position | None] = lambda _: None
+    stamps: Stamps = field(init=False)
+    levels: LevelBoard = field(default_factory=LevelBoard)
+    inventory: LiveInventory = field(default_factory=LiveInventory)
+    node: Node = field(init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self.stamps = Stamps(self.clock)
+        self.node = Node(
+            settings.cluster, settings.node_name, identity.boot_id(settings.proc_root), _version()
+        )
+
+
+def kafka_delivery(
+    settings: CollectSettings,
+    bootstrap: str,
+    prefix: str,
+    clock: Clock,
+    options: Mapping[str, Any] | None = None,
+) -> Delivery:
+    """Delivery to a broker, with spool and positions in the state folder."""
+    node = settings.node_name
+
+    async def connect() -> Link:
+        link = KafkaLink(bootstrap, prefix, node, options or {})
+        await link.start()
+        return link
+
+    return delivery(settings, connect, clock)
+
+
+def delivery(settings: CollectSettings, connect: Callable[[], Awaitable[Link]], clock: Clock) -> Delivery:
+    spool = partial(Spool, settings.state_dir / "spool", settings.spool_max_bytes, settings.spool_max_age_s)
+    return Delivery(
+        connect,
+        Backlog(spool, settings.memory_max_bytes),
+        Positions(settings.state_dir / "positions.json", clock),
+        clock,
+        settings.spool_after_s,
+    )
+
+
+def build(parts: Parts, sink: Sink, alive: Callable[[], None] = lambda: None) -> Agent:
+    """The agent with the readers that the settings name."""
+    settings = parts.settings
+    return Agent(
+        parts.node,
+        readers(parts),
+        sink,
+        parts.clock,
+        parts.stamps,
+        parts.levels,
+        settings.heartbeat_interval_s,
+        uptime_s=lambda: identity.uptime_s(settings.proc_root),
+        inventory_version=lambda: parts.inventory.version,
+        driver_version=lambda: parts.inventory.driver_version,
+        alive=alive,
+    )
+
+
+def readers(parts: Parts) -> list[Reader]:
+    """In the order in which they should start: what names devices before what mentions them."""
+    settings = parts.settings
+    parts.inventory.driver_version = identity.driver_version(settings.proc_root)
+    tracker = PortTracker(parts.node.cluster, parts.node.name, parts.levels)
+    ports = _ports(parts, tracker)
+    made: dict[str, Callable[[], Reader]] = {
+        "ports": lambda: ports,
+        "netlink": lambda: _netlink(parts, tracker, ports),
+        "kmsg": lambda: _kmsg(parts, tracker, ports),
+    }
+    return [make() for name, make in made.items() if name in settings.readers]
+
+
+def _ports(parts: Parts, tracker: PortTracker) -> PortsReader:
+    settings = parts.settings
+    return PortsReader(
+        lambda: PortTree(settings.sysfs_root),
+        tracker,
+        parts.clock,
+        parts.stamps,
+        boot_id=parts.node.boot_id,
+        interval_s=settings.port_interval_s,
+        counter_interval_s=settings.port_counter_interval_s,
+        deadline_s=settings.port_deadline_s,
+        only=settings.ports,
+        ignored=settings.ports_ignored,
+        resume=lambda: parts.resume("ports"),
+        found=parts.inventory.set_ports,
+    )
+
+
+def _netlink(parts: Parts, tracker: PortTracker, ports: PortsReader) -> Reader:
+    return NetlinkReader(
+        tracker,
+        ports.port_of_netdev,
+        ports.kick,
+        parts.clock,
+        parts.stamps,
+        ports.position,
+        parts.settings.netdevs,
+    )
+
+
+def _kmsg(parts: Parts, tracker: PortTracker, ports: PortsReader) -> Reader:
+    settings = parts.settings
+
+    def parser() -> KernelLogParser:
+        made = KernelLogParser(
+            parts.node.cluster,
+            parts.node.name,
+            parts.inventory.current,
+            driver_version=parts.inventory.driver_version,
+        )
+        parts.inventory.tell(partial(setattr, made.site, "inventory"))
+        return made
+
+    lines = KernelLines(
+        parser,
+        StormFolder(parts.node.cluster, parts.node.name),
+        accept_userspace=settings.accept_userspace_kmsg,
+        port_events=tracker.told,
+        counters_refused=ports.leave_counters_alone,
+    )
+    return KmsgReader(
+        settings.kmsg_path,
+        lines,
+        parts.clock,
+        parts.node.boot_id,
+        resume=lambda: parts.resume("kmsg"),
+    )
+
+
+def _version() -> str | None:
+    try:
+        return version("faultwire")
+    except PackageNotFoundError:
+        return None

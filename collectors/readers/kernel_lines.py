@@ -1,0 +1,107 @@
+"""Kernel records to events, for whatever reads them: who wrote it, storms, and how far that is told.
+
+User space can write anything to the kernel log. Its records go through a parser of their own, so that
+they can neither complete nor alter what the kernel says; what comes of them is marked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from collectors.fold import StormFolder
+from collectors.parsers.kernel_log import KernelLogParser
+from collectors.parsers.records import KernelRecord
+from topics.events import Event
+
+_COUNTERS_REFUSED: Final = re.compile(r"mlx5_core (\S+): .*ACCESS_REG\(0x805\) op_mod\(0x1\) failed")
+"""A function that may not read its port's registers has the kernel log this at each read of a counter."""
+
+PortEvents = Callable[[Event[Any]], list[Event[Any]]]
+"""Takes a port transition that the log tells; returns it if no other source has told it already."""
+
+
+class KernelLines:
+    """Feed records in the order of the log; the events that come back are ready to send."""
+
+    def __init__(
+        self,
+        parser: Callable[[], KernelLogParser],
+        folder: StormFolder,
+        *,
+        accept_userspace: bool = False,
+        port_events: PortEvents | None = None,
+        counters_refused: Callable[[str], None] | None = None,
+    ) -> None:
+        self.kernel = parser()
+        self.userspace = parser()
+        self._folder = folder
+        self._accept_userspace = accept_userspace
+        self._port_events = port_events
+        self._counters_refused = counters_refused
+
+    def feed(self, record: KernelRecord, *, estimated: bool = False) -> list[Event[Any]]:
+        """Events to send now. `estimated` marks them: their time is an estimate."""
+        if record.written_by == "userspace":
+            return self._from_userspace(record, estimated)
+        repeat, summaries = self._folder.repeated(record)
+        if repeat:
+            return summaries
+        if self._counters_refused is not None and record.text.startswith("mlx5_core "):
+            refused = _COUNTERS_REFUSED.match(record.text)
+            if refused:
+                self._counters_refused(refused[1])
+        events = self.kernel.feed(record)
+        if not events:
+            return summaries
+        if self._port_events is not None and any(event.kind == "ib_port" for event in events):
+            events = [
+                told
+                for event in events
+                for told in (self._port_events(event) if event.kind == "ib_port" else [event])
+            ]
+        if estimated:
+            events = [event.model_copy(update={"timequality": "backfill"}) for event in events]
+        return summaries + self._folder.passed(record, events)
+
+    def learn(self, record: KernelRecord) -> None:
+        """A record that was told before: only what the parser remembers of it matters."""
+        (self.userspace if record.written_by == "userspace" else self.kernel).feed(record)
+
+    def due(self, now: int) -> list[Event[Any]]:
+        """What only time completes: multi-line groups without a further line, summaries of storms."""
+        return self.kernel.flush(now) + self._marked(self.userspace.flush(now)) + self._folder.due(now)
+
+    def flush(self) -> list[Event[Any]]:
+        return self.kernel.flush() + self._marked(self.userspace.flush()) + self._folder.flush()
+
+    @property
+    def waiting(self) -> bool:
+        """Something is open that only time completes."""
+        return (
+            self._folder.active
+            or self.kernel.oldest_pending() is not None
+            or self.userspace.oldest_pending() is not None
+        )
+
+    def told_until(self, read: int) -> int:
+        """Highest sequence number up to which everything that was read (until `read`) has been told."""
+        pending = [self._folder.oldest_seq]
+        for parser in (self.kernel, self.userspace):
+            oldest = parser.oldest_pending()
+            pending.append(oldest.seq if oldest else None)
+        return min([read, *(seq - 1 for seq in pending if seq is not None)])
+
+    def _from_userspace(self, record: KernelRecord, estimated: bool) -> list[Event[Any]]:
+        # In drill mode the text counts as the kernel's; `drill` says that nothing may act on it.
+        taken = record._replace(written_by="kernel") if self._accept_userspace else record
+        events = [event for event in self.userspace.feed(taken) if event.kind != "ib_port"]
+        if estimated:
+            events = [event.model_copy(update={"timequality": "backfill"}) for event in events]
+        return self._marked(events)
+
+    def _marked(self, events: list[Event[Any]]) -> list[Event[Any]]:
+        if not self._accept_userspace:
+            return events
+        return [event.model_copy(update={"drill": True}) for event in events]
