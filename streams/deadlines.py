@@ -1,0 +1,58 @@
+"""Deadlines of open conditions: a heap with lazy deletion.
+
+An entry is not searched for when its deadline moves or its owner goes; it is recognised as stale when it
+comes up, because the owner no longer carries that deadline.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Generic, Protocol, TypeVar
+
+
+class Owner(Protocol):
+    armed: int | None
+    """The one deadline of this owner that counts; None when it has none."""
+
+
+W = TypeVar("W", bound=Owner)
+
+
+class Deadlines(Generic[W]):
+    """`set` costs O(log n); stale entries are dropped when they surface or when they are the majority."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, W]] = []
+        self._serial = 0
+        self._live = 0
+
+    def set(self, owner: W, deadline: int | None) -> None:
+        if owner.armed == deadline:
+            return
+        self._live += (deadline is not None) - (owner.armed is not None)
+        owner.armed = deadline
+        if deadline is not None:
+            self._serial += 1
+            heapq.heappush(self._heap, (deadline, self._serial, owner))
+            if len(self._heap) > 64 and len(self._heap) > 4 * self._live:
+                self._heap = [e for e in self._heap if e[2].armed == e[0]]
+                heapq.heapify(self._heap)
+
+    def next(self) -> int | None:
+        heap = self._heap
+        while heap and heap[0][2].armed != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def pop_due(self, now: int) -> W | None:
+        """The owner of the earliest deadline that is not after `now`; it is then without a deadline."""
+        due = self.next()
+        if due is None or due > now:
+            return None
+        owner = heapq.heappop(self._heap)[2]
+        owner.armed = None
+        self._live -= 1
+        return owner
+
+    def __len__(self) -> int:
+        return self._live

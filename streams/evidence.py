@@ -1,0 +1,179 @@
+"""Evidence: the findings of a node, re-keyed for each attempt that they may concern.
+
+An attempt is concerned by what happened on its node from half an hour before it began (an old fault may
+wait for its victim) to five minutes after it ended, on a device it uses where that is known. Findings are
+kept for a while and given to attempts whose placement comes later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from streams.engine.api import Output
+from streams.placement import Use
+from streams.signals.context import Context
+from topics.derived import Signal
+from topics.events import Event, decode, encode
+from topics.payloads import Aer, Check, Kernel, Log, Sxid, Xid
+
+TOPIC: Final = "evidence"
+KEPT: Final = 96
+KEPT_PER_GROUP: Final = 6
+"""Of one sort of finding on one entity: the first ones, which tell the onset, and the last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One kept event, and the bytes it is written as."""
+
+    event: Event[Any]
+    encoded: bytes
+
+    @property
+    def group(self) -> tuple[str, str, str]:
+        return group_of(self.event)
+
+
+def group_of(event: Event[Any]) -> tuple[str, str, str]:
+    data = event.data
+    match data:
+        case Xid():
+            what = str(data.xid)
+        case Sxid():
+            what = str(data.sxid)
+        case Log():
+            what = f"{data.job_id} {data.code}"
+        case Signal():
+            what = data.signal
+        case Kernel():
+            what = data.category
+        case _:
+            what = ""
+    return (data.kind, event.subject, what)
+
+
+def is_finding(event: Event[Any]) -> bool:
+    """A raw event that the correlator must see itself; the rest is spoken for by signals."""
+    data = event.data
+    if isinstance(data, Aer):
+        return data.severity != "correctable" or data.recovery is not None
+    return isinstance(data, Xid | Sxid | Kernel | Check)
+
+
+class Evidence:
+    """Forwards findings of one node, and keeps them for attempts that are not known yet."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+
+    def take(self, event: Event[Any], ctx: Context) -> Iterator[Output]:
+        """Forward a finding to every attempt that it may concern, and keep it."""
+        for use in ctx.placements.uses:
+            if within(use, event.time, ctx) and concerns(use, event, ctx):
+                yield rekeyed(event, use.job_id, use.attempt, ctx.node)
+        self._keep(event, ctx)
+
+    def take_log(self, event: Event[Log], ctx: Context) -> Iterator[Output]:
+        """A line of a workload names its job itself. Which attempt: as it says, else by its time."""
+        attempt = event.data.attempt
+        if attempt is None:
+            attempt = attempt_at(ctx.placements.uses, event.data.job_id, event.time)
+        if attempt is None:
+            self._keep(event, ctx)
+        else:
+            yield rekeyed(event, event.data.job_id, attempt, ctx.node)
+
+    def placed(self, before: Sequence[Use], ctx: Context) -> Iterator[Output]:
+        """Hand what is kept to attempts that are new, or whose use of the node has changed."""
+        known = set(before)
+        for use in ctx.placements.uses:
+            if use in known:
+                continue
+            for finding in list(self.findings):
+                event = finding.event
+                if isinstance(event.data, Log):
+                    if event.data.job_id == use.job_id and use.attempt == attempt_at(
+                        ctx.placements.uses, use.job_id, event.time
+                    ):
+                        self.findings.remove(finding)
+                        yield rekeyed(event, use.job_id, use.attempt, ctx.node)
+                elif within(use, event.time, ctx) and concerns(use, event, ctx):
+                    yield rekeyed(event, use.job_id, use.attempt, ctx.node)
+
+    def _keep(self, event: Event[Any], ctx: Context) -> None:
+        if any(f.event.id == event.id for f in self.findings):
+            return
+        ctx.changed = True
+        self.findings.append(Finding(event, encode(event)))
+        oldest = ctx.high_water - ctx.ns("general", "evidence_before") - ctx.ns("general", "allowed_lateness")
+        self.findings = [f for f in self.findings if f.event.time >= oldest]
+        same = [f for f in self.findings if f.group == group_of(event)]
+        if len(same) > KEPT_PER_GROUP:
+            self.findings.remove(same[KEPT_PER_GROUP // 3])
+        if len(self.findings) > KEPT:
+            del self.findings[0]
+
+    def dump(self) -> Any:
+        return [orjson.Fragment(f.encoded) for f in self.findings]
+
+    def restore(self, raw: Iterable[Any]) -> None:
+        self.findings = [Finding(decode(b), b) for b in map(orjson.dumps, raw)]
+
+
+def rekeyed(event: Event[Any], job_id: str, attempt: int, node: str) -> Output:
+    """The same event under the job's key: id, source and time stay, so it is still the same fact."""
+    copy = event.model_copy(
+        update={"partitionkey": job_id, "node": node, "jobid": job_id, "attempt": attempt}
+    )
+    return Output(TOPIC, job_id, copy)
+
+
+def within(use: Use, time: int, ctx: Context) -> bool:
+    until = use.until
+    return time >= use.since - ctx.ns("general", "evidence_before") and (
+        until is None or time <= until + ctx.ns("general", "evidence_after")
+    )
+
+
+def attempt_at(uses: Iterable[Use], job_id: str, time: int) -> int | None:
+    """The latest attempt of the job that had begun by then, else its first."""
+    own = sorted((u.since, u.attempt) for u in uses if u.job_id == job_id)
+    begun = [attempt for since, attempt in own if since <= time]
+    return begun[-1] if begun else (own[0][1] if own else None)
+
+
+def concerns(use: Use, event: Event[Any], ctx: Context) -> bool:
+    """The attempt uses the device that the event is about, or nobody can tell which devices it uses."""
+    what, _, name = event.subject.partition("/")
+    data = event.data
+    if isinstance(data, Aer) and data.attached_to is not None:
+        what, name = ("gpu" if data.attached_to.startswith("GPU-") else "port"), data.attached_to
+    elif isinstance(data, Xid) and data.gpu_uuid is not None:
+        what, name = "gpu", data.gpu_uuid
+    if what == "port":
+        return use.uses_port(name.split("/")[0])
+    if what in {"gpu", "nvlink"}:
+        return _uses_gpu(use, name.split("/")[0] if what == "nvlink" else name, ctx)
+    if what == "pci":
+        owner = next((uuid for uuid, d in ctx.gpus.items() if d.pci_bdf == name), None)
+        return owner is None or _uses_gpu(use, owner, ctx)
+    return True
+
+
+def _uses_gpu(use: Use, name: str, ctx: Context) -> bool:
+    if use.gpus is None:
+        return True
+    names: set[str] = {name}
+    device = ctx.gpus.get(name)
+    if device is not None and device.index is not None:
+        names.add(str(device.index))
+    names |= {uuid for uuid, d in ctx.gpus.items() if d.index is not None and str(d.index) == name}
+    used = {str(g) for g in use.gpus}
+    if names & used:
+        return True
+    both_named_alike = name.isdigit() == all(g.isdigit() for g in used)
+    return not both_named_alike and len(names) == 1  # an index against UUIDs, with nothing to join them

@@ -1,0 +1,102 @@
+"""The streams core: raw events of a node in; signals, health and evidence out (see `streams.engine.api`).
+
+Deterministic: no clock, no I/O. One value per node; deadlines of all nodes in one heap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import orjson
+
+from streams.deadlines import Deadlines
+from streams.engine.api import NOTHING, Effects, Output, SourceRef
+from streams.node import STATE_VERSION, Node, Slot
+from streams.progress import Progress
+from streams.signals.settings import SignalSettings
+from streams.signals.thresholds import Effective
+from topics.events import Event
+from topics.time import NS_PER_MS, NS_PER_S
+
+SETTLE_NS: Final = 1 * NS_PER_S
+"""After a restart a node's deadlines wait this long for records that were waiting to be read."""
+RETRY_NS: Final = 250 * NS_PER_MS
+"""How often a deadline is looked at again while its partition lags."""
+
+
+class NodeProcessor:
+    """Implements `streams.engine.api.Processor`; the key is the node."""
+
+    name = "streams"
+    sources: tuple[str, ...] = (
+        "raw.xid", "raw.nvlink", "raw.throttle", "raw.aer", "raw.ib-port", "raw.gpu", "raw.node", "raw.log",
+        "raw.placement", "raw.check",
+    )  # fmt: skip
+    state_version: ClassVar[int] = STATE_VERSION
+
+    def __init__(self, settings: SignalSettings | None = None) -> None:
+        self.settings = settings or SignalSettings()
+        self._nodes: dict[str, Node] = {}
+        self._thresholds: dict[str, Effective] = {}
+        self._deadlines: Deadlines[Slot] = Deadlines()
+        self._progress = Progress()
+
+    def on_record(self, key: str, source: SourceRef, events: Sequence[Event[Any]], now: int) -> Effects:
+        if not events:
+            return NOTHING
+        node = self._nodes.get(key)
+        if node is None:
+            node = self._nodes[key] = self._node(key, events[0].cluster or self.settings.cluster)
+        node.partition = source.partition
+        come = self._progress.record(source, now)
+        outputs = list(node.apply(events, come))
+        if not node.ctx.changed:
+            return Effects(outputs) if outputs else NOTHING
+        return Effects(outputs, node.dump())
+
+    def on_due(self, now: int) -> Sequence[Output]:
+        outputs: list[Output] = []
+        while (slot := self._deadlines.pop_due(now)) is not None:
+            node = slot.node
+            upto = self._come(node, now)
+            due = slot.detector.next_due(slot.entity, slot.state, slot.fired, node.ctx)
+            if due is not None and due > upto:
+                self._deadlines.set(slot, max(due, now + RETRY_NS))
+                continue
+            outputs += node.due(slot, upto)
+        return outputs
+
+    def next_due(self) -> int | None:
+        return self._deadlines.next()
+
+    def load(self, key: str, state: bytes) -> None:
+        self.drop(key)
+        raw = orjson.loads(state)
+        node = self._nodes[key] = self._node(key, raw["cluster"])
+        node.held_until = 0
+        node.restore(raw)
+
+    def drop(self, key: str) -> None:
+        node = self._nodes.pop(key, None)
+        if node is not None:
+            node.forget()
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def _node(self, key: str, cluster: str) -> Node:
+        thresholds = self._thresholds.get(cluster)
+        if thresholds is None:
+            thresholds = self._thresholds[cluster] = Effective(cluster, self.settings.overrides)
+        return Node(key, cluster, thresholds, self._deadlines)
+
+    def _come(self, node: Node, now: int) -> int:
+        """The time that has come for a node: `now`, unless records of it may still be unread."""
+        if node.held_until is not None:
+            if node.held_until == 0:
+                node.held_until = now + SETTLE_NS
+            if now < node.held_until:
+                return 0
+            node.held_until = None
+        return self._progress.horizon(node.partition, now)

@@ -1,0 +1,1 @@
+"""Windowed signals: one file each, a registry table, and the thresholds as data."""

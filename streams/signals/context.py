@@ -1,0 +1,146 @@
+"""What a detector may ask about the node it looks at, beside its own state."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from streams.placement import Placements
+from streams.signals.thresholds import Effective
+from topics.events import Event
+from topics.payloads import Gpu, Heartbeat, Placement, Xid
+from topics.time import NS_PER_S
+
+KEPT_BEATS: Final = 64
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Beat:
+    """What one heartbeat said about levels; equal maps are shared between beats."""
+
+    time: int
+    id: str = field(compare=False)
+    ports: Mapping[str, str] = field(compare=False)
+    drill: bool = field(compare=False, default=False)
+
+
+@dataclass(slots=True)
+class Device:
+    """A GPU as far as its events told: what joins its names."""
+
+    index: int | None = None
+    pci_bdf: str | None = None
+    model: str | None = None
+
+
+@dataclass(slots=True)
+class Context:
+    """Facts about one node that several detectors share. Rebuilt from events; bounded."""
+
+    cluster: str
+    node: str
+    thresholds: Effective
+    known: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Per detector the entities that it keeps a state of."""
+    placements: Placements = field(default_factory=Placements)
+    beats: list[Beat] = field(default_factory=list)
+    gpus: dict[str, Device] = field(default_factory=dict)
+    ports_active: dict[str, int] = field(default_factory=dict)
+    """When a port was first known to be ACTIVE. One that never was is not cabled, not broken."""
+    boot_id: str | None = None
+    boot_time: int | None = None
+    high_water: int = 0
+    """Latest event time seen."""
+    late: int = 0
+    """Observations refused because they came later than the allowed lateness."""
+    changed: bool = False
+    """Something here must survive a restart and has changed."""
+
+    @property
+    def oldest(self) -> int:
+        """What is older than this comes too late."""
+        return self.high_water - self.thresholds.ns("general", "allowed_lateness")
+
+    def ns(self, signal: str, name: str, gpu: str | None = None) -> int:
+        """A threshold in nanoseconds, for this GPU's model if one is named."""
+        return self.thresholds.ns(signal, name, self.model_of(gpu) if gpu else None)
+
+    def value(self, signal: str, name: str, gpu: str | None = None) -> float:
+        return self.thresholds.value(signal, name, self.model_of(gpu) if gpu else None)
+
+    def model_of(self, uuid: str) -> str | None:
+        device = self.gpus.get(uuid)
+        return device.model if device else None
+
+    def booting(self, time: int) -> bool:
+        """Links and ports come up in the first minutes after a boot; that they are not yet is no fault."""
+        return self.boot_time is not None and 0 <= time - self.boot_time < self.ns("general", "boot_grace")
+
+    def since_beat(self, time: int, port: str) -> int:
+        """How long before `time` the port's level was last told; 0 when it never was."""
+        for beat in reversed(self.beats[: bisect_left(self.beats, Beat(time, "", {}))]):
+            if port in beat.ports:
+                return time - beat.time
+        return 0
+
+    def learn(self, event: Event[Any]) -> None:
+        """Take in what an event says about the node as such."""
+        self.high_water = max(self.high_water, event.time)
+        data = event.data
+        if isinstance(data, Heartbeat):
+            self._learn_beat(event, data)
+        elif isinstance(data, Gpu):
+            self._learn_gpu(data.gpu_uuid, data.index, data.pci_bdf, data.model)
+        elif isinstance(data, Xid):
+            if data.gpu_uuid is not None:
+                self._learn_gpu(data.gpu_uuid, data.gpu_index, data.pci_bdf, None)
+        elif isinstance(data, Placement):
+            self.placements = self.placements.with_list(event.time, data.attempts)
+
+    def _learn_beat(self, event: Event[Any], data: Heartbeat) -> None:
+        if self.boot_time is None or data.boot_id != self.boot_id:
+            boot = event.time - round(data.uptime_s * NS_PER_S)
+            if self.boot_time is None or boot > self.boot_time:
+                self.boot_id, self.boot_time = data.boot_id, boot
+                self.changed = True
+        ports: Mapping[str, str] = data.state.ports
+        for name, level in ports.items():
+            if level == "ACTIVE" and self.ports_active.get(name, event.time + 1) > event.time:
+                self.changed |= name not in self.ports_active
+                self.ports_active[name] = event.time
+        if self.beats and self.beats[-1].ports == ports:
+            ports = self.beats[-1].ports
+        beat = Beat(event.time, event.id, ports, bool(event.drill))
+        if not self.beats or event.time > self.beats[-1].time:
+            self.beats.append(beat)
+            if len(self.beats) > KEPT_BEATS:
+                del self.beats[0]
+        elif not any(b.time == event.time for b in self.beats):
+            insort(self.beats, beat)
+
+    def _learn_gpu(self, uuid: str, index: int | None, bdf: str | None, model: str | None) -> None:
+        device = self.gpus.get(uuid)
+        if device is None:
+            device = self.gpus[uuid] = Device()
+        for name, value in (("index", index), ("pci_bdf", bdf), ("model", model)):
+            if value is not None and getattr(device, name) != value:
+                setattr(device, name, value)
+                self.changed = True
+
+    def dump(self) -> Any:
+        return {
+            "hw": self.high_water,
+            "boot": [self.boot_id, self.boot_time],
+            "ports": self.ports_active,
+            "gpus": {u: [d.index, d.pci_bdf, d.model] for u, d in self.gpus.items()},
+            "place": self.placements.dump(),
+        }
+
+    def restore(self, raw: Any) -> None:
+        self.high_water = raw["hw"]
+        self.boot_id, self.boot_time = raw["boot"]
+        self.ports_active = dict(raw["ports"])
+        self.gpus = {u: Device(*d) for u, d in raw["gpus"].items()}
+        self.placements = Placements.load(raw["place"])

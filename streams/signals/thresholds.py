@@ -1,0 +1,127 @@
+"""Thresholds: one packaged data file, overridable per cluster, GPU model and signal.
+
+Every number stands in `streams/data/thresholds.toml` with its unit, window, source and reason. Code asks for
+it by signal and name, so that what decides can be read, argued about and changed in one place.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from streams.signals.settings import Mode, Override, SignalSettings
+from topics.payloads import Severity
+from topics.time import NS_PER_S
+
+__all__ = ["Effective", "Row", "SignalSettings", "SignalSpec", "ThresholdError", "packaged"]
+
+SCALE: Final = {"s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0}
+
+
+class ThresholdError(ValueError):
+    """A threshold or signal that does not exist, or a table that says nonsense."""
+
+
+class Row(BaseModel):
+    """One number of the table."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    value: float
+    unit: str
+    window_s: float | None = None
+    source: str = Field(min_length=3)
+    why: str = Field(min_length=3)
+
+
+class SignalSpec(BaseModel):
+    """One signal of the table."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    about: str = Field(min_length=10)
+    mode: Mode = "on"
+    severity: Severity
+    thresholds: dict[str, Row] = {}
+
+
+@lru_cache(maxsize=1)
+def packaged() -> dict[str, SignalSpec]:
+    """The table as shipped."""
+    raw = tomllib.loads(files("streams").joinpath("data/thresholds.toml").read_text("utf-8"))
+    return {name: SignalSpec.model_validate(spec) for name, spec in raw.items()}
+
+
+class Effective:
+    """The numbers that hold for one cluster."""
+
+    def __init__(self, cluster: str, overrides: Sequence[Override] = ()) -> None:
+        self.cluster = cluster
+        self._table = packaged()
+        self._overrides = [o for o in overrides if o.cluster in {None, cluster}]
+        for override in self._overrides:
+            spec = self.spec(override.signal)
+            for name in override.values:
+                if name not in spec.thresholds:
+                    raise ThresholdError(f"{override.signal} has no threshold {name!r}")
+        self._values: dict[tuple[str, str, str | None], float] = {}
+        self._ns: dict[tuple[str, str, str | None], int] = {}
+        self._modes: dict[str, Mode] = {}
+
+    def spec(self, signal: str) -> SignalSpec:
+        try:
+            return self._table[signal]
+        except KeyError:
+            raise ThresholdError(f"no signal {signal!r}") from None
+
+    def mode(self, signal: str) -> Mode:
+        found = self._modes.get(signal)
+        if found is None:
+            found = self.spec(signal).mode
+            for override in self._overrides:
+                if override.signal == signal and override.gpu_model is None and override.mode:
+                    found = override.mode
+            self._modes[signal] = found
+        return found
+
+    def severity(self, signal: str) -> Severity:
+        found = self.spec(signal).severity
+        for override in self._overrides:
+            if override.signal == signal and override.gpu_model is None and override.severity:
+                found = override.severity
+        return found
+
+    def value(self, signal: str, name: str, model: str | None = None) -> float:
+        """The number in the unit of its row."""
+        key = (signal, name, model)
+        found = self._values.get(key)
+        if found is None:
+            found = self._values[key] = self._lookup(signal, name, model)
+        return found
+
+    def ns(self, signal: str, name: str, model: str | None = None) -> int:
+        """A duration of the table in nanoseconds, whole microseconds."""
+        key = (signal, name, model)
+        found = self._ns.get(key)
+        if found is None:
+            unit = self.spec(signal).thresholds[name].unit
+            if unit not in SCALE:
+                raise ThresholdError(f"{signal}.{name} is in {unit}, no duration")
+            seconds = self.value(signal, name, model) * SCALE[unit]
+            found = self._ns[key] = round(seconds * NS_PER_S) // 1000 * 1000
+        return found
+
+    def _lookup(self, signal: str, name: str, model: str | None) -> float:
+        try:
+            found = self.spec(signal).thresholds[name].value
+        except KeyError:
+            raise ThresholdError(f"{signal} has no threshold {name!r}") from None
+        for override in self._overrides:
+            if override.signal != signal or name not in override.values:
+                continue
+            if override.gpu_model is None or (model and override.gpu_model.lower() in model.lower()):
+                found = override.values[name]
+        return found
