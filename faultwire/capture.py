@@ -8,7 +8,7 @@ know is simply no event.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 
 from collectors.inventory import EMPTY, ClusterInventory, Inventory, InventoryError, read_cluster
-from collectors.logs.capture_lines import LogLineError, parse_line
+from collectors.logs.capture_lines import CaptureLineError, parse_line
 from collectors.logs.extract import LogExtractor
 from collectors.parsers.formats import KernelLogError, read_kernel_log
 from collectors.parsers.kernel_log import KernelLogParser
@@ -25,6 +25,7 @@ from topics import ids
 from topics.catalog import RAW_TOPIC_OF_KIND
 from topics.errors import DecodeError
 from topics.events import Event, from_dict
+from topics.payloads import Job, Origin
 from topics.time import parse_rfc3339
 
 MAX_FILE_BYTES: Final = 1024**3
@@ -82,6 +83,37 @@ def load(path: Path) -> Capture:
     return Capture(path, reader.cluster, records, reader.problems)
 
 
+class Attempts:
+    """Which attempt of a job a line belongs to: the one that began last before it."""
+
+    def __init__(self, jobs: Iterable[Event[Job]]) -> None:
+        starts: dict[str, dict[int, int]] = {}
+        self._ranks: dict[tuple[str, int], dict[tuple[str, int], int]] = {}
+        for event in jobs:
+            job = event.data
+            began = starts.setdefault(job.job_id, {})
+            at = job.start if job.start is not None else event.time
+            began[job.attempt] = min(at, began.get(job.attempt, at))
+            if job.ranks:
+                self._ranks[job.job_id, job.attempt] = {
+                    (place.node, place.gpu): int(rank)
+                    for rank, place in job.ranks.items()
+                    if isinstance(place.gpu, int) and rank.isdigit()
+                }
+        self._began = {job: sorted((at, a) for a, at in began.items()) for job, began in starts.items()}
+
+    def at(self, job_id: str, time: int) -> tuple[int | None, dict[tuple[str, int], int] | None]:
+        """The attempt, and the global rank of each (node, local rank) where the placement says it.
+
+        A line from before the first attempt is the first one's; an unknown job has no attempt.
+        """
+        began = self._began.get(job_id)
+        if not began:
+            return None, None
+        attempt = next((a for at, a in reversed(began) if at <= time), began[0][1])
+        return attempt, self._ranks.get((job_id, attempt))
+
+
 class _Reader:
     """Walks one capture directory. Nothing outside it is ever opened."""
 
@@ -101,8 +133,9 @@ class _Reader:
         reference = max((event.time for event in (*jobs, *said)), default=None)
         for node in nodes:
             yield from self._kernel_log(node, reference)
+        attempts = Attempts(jobs)
         for job in self._folders("jobs"):
-            yield from self._job_logs(job)
+            yield from self._job_logs(job, attempts)
 
     # -- structured files ----------------------------------------------------------------------------
 
@@ -212,26 +245,38 @@ class _Reader:
         if not path.is_file():
             return None, None
         boot = self._parse(path, None, self._bytes(path))
+        if not isinstance(boot, dict) or not isinstance(boot.get("boot_id", ""), str):
+            raise CaptureError(path, None, 'expected {"boot_id": "...", "boot_time": "RFC3339"}')
         try:
             when = parse_rfc3339(boot["boot_time"]) if "boot_time" in boot else None
         except (TypeError, ValueError) as exc:
             raise CaptureError(path, None, f"boot_time: {exc}") from exc
         return when, boot.get("boot_id")
 
-    def _job_logs(self, job: str) -> Iterator[Event[Any]]:
+    def _job_logs(self, job: str, attempts: Attempts) -> Iterator[Event[Any]]:
         for path in sorted((self.root / "jobs" / job).glob("*.log")):
-            extractor = LogExtractor(self.cluster, job)
-            for number, line in self._lines(path):
-                try:
-                    parsed = parse_line(line)
-                except LogLineError as exc:
-                    self.problems.append(f"{path}:{number}: {exc}")
+            extractors: dict[int | None, LogExtractor] = {}
+            for number, text in self._lines(path):
+                if not text.strip():
                     continue
-                if parsed is not None:
-                    yield from extractor.feed(
-                        parsed.time, parsed.node, parsed.rank, parsed.text, file=path.name, offset=number
-                    )
-            yield from extractor.flush()
+                try:
+                    line = parse_line(text, number)
+                except CaptureLineError as exc:
+                    self.problems.append(f"{path}: {exc}")
+                    continue
+                attempt, ranks = attempts.at(job, line.time)
+                if attempt not in extractors:
+                    extractors[attempt] = LogExtractor(self.cluster, job, attempt, ranks)
+                origin = Origin(file=path.name, offset=number)
+                yield from self._replayed(
+                    extractors[attempt].feed(line.time, line.node, line.rank, line.text, origin)
+                )
+            for extractor in extractors.values():
+                yield from self._replayed(extractor.flush())
+
+    @staticmethod
+    def _replayed(events: list[Event[Any]]) -> Iterator[Event[Any]]:
+        return (event.model_copy(update={"provenance": "replay"}) for event in events)
 
     # -- files ---------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from topics.payloads import (
     JobState,
     Levels,
     NcclSettings,
+    Origin,
     Payload,
     PortState,
     RankPlace,
@@ -152,7 +153,7 @@ class Fleet:
         extractor = LogExtractor(self.cluster, self.job_id, self.attempt)
         events: list[Event[Any]] = []
         for rank, text in lines:
-            events += extractor.feed(now, self.node_of(rank), rank, text)
+            events += extractor.feed(now, self.node_of(rank), rank, text, Origin(stream="stdout"))
         events += extractor.flush()
         return [_record(e.model_copy(update={"provenance": "synthetic"})) for e in events]
 

@@ -89,7 +89,11 @@ def test_a_job_gives_the_placement_of_each_of_its_nodes(tmp_path: Path) -> None:
         ({"jobs.jsonl": jsonl({k: v for k, v in JOB.items() if k != "time"})}, "jobs.jsonl:1"),
         ({"nodes/n1/events.jsonl": "\n{]\n"}, "events.jsonl:2"),
         ({"cluster.json": "{"}, "cluster.json"),
-        ({"jobs.jsonl": jsonl(JOB), "nodes/n1/boot.json": '{"boot_time": "yesterday"}'}, "boot.json"),
+        (
+            {"nodes/n1/kernel.log": "[ 1.0] x\n", "nodes/n1/boot.json": '{"boot_time": "yesterday"}'},
+            "boot.json",
+        ),
+        ({"nodes/n1/kernel.log": "[    1.000000] no boot time anywhere\n"}, "kernel.log:1"),
     ],
 )
 def test_a_broken_structured_file_is_named_with_its_line(
