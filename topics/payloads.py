@@ -121,11 +121,15 @@ class Sxid(Payload):
 
 
 class Remote(Strict):
+    """The other end of an NVLink, as the driver names it."""
+
     kind: Literal["gpu", "switch"]
     id: str
 
 
 class Nvlink(Payload):
+    """State and error counters of one NVLink; on every change and at each full sample."""
+
     kind: ClassVar[str] = "nvlink"
     gpu_uuid: str
     link: int
@@ -230,6 +234,8 @@ class Levels(Strict):
 
 
 class CollectorStatus(Strict):
+    """How one reader of the agent is doing. `absent`: this node has no such hardware."""
+
     status: Literal["ok", "degraded", "failed", "absent"]
     reason: str | None = None
     last_read: Timestamp | None = None
@@ -238,6 +244,8 @@ class CollectorStatus(Strict):
 
 
 class Heartbeat(Payload):
+    """A node's agent is there; the full current state behind the edges, and how its readers are doing."""
+
     kind: ClassVar[str] = "heartbeat"
     boot_id: str
     uptime_s: float
@@ -264,12 +272,16 @@ class Kernel(Payload):
     """File server of a storage stall, where the line names it."""
     code: str | None = None
     """Stable name of the line's shape, e.g. `mlx5.port_module_unplugged`."""
+    cgroup: str | None = None
+    """Control group of an OOM kill's victim, which names the job where the scheduler made it."""
     message: str
     written_by: WrittenBy | None = None
     kmsg_seq: int | None = None
 
 
 class Origin(Strict):
+    """Where a line stood."""
+
     file: str | None = None
     stream: str | None = None
     offset: int | None = None
@@ -316,6 +328,8 @@ class NcclSettings(Strict):
 
 
 class RankPlace(Strict):
+    """Where one rank of a job runs."""
+
     node: str
     gpu: int | str | None = None
 
@@ -369,6 +383,8 @@ class Placement(Payload):
 
 
 class Threshold(Strict):
+    """What a metric was compared with, and who says so."""
+
     value: float
     source: str
 

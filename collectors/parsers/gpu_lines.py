@@ -25,8 +25,7 @@ class GpuLines:
         found = xid.parse_xid(line)
         if found:
             return self._xid(found, record)
-        if record.written_by != "userspace":
-            self._learn(line)
+        self._learn(line)
         return self._loss(record, line)
 
     def due(self, now: int | None) -> Sequence[Found]:
@@ -60,7 +59,7 @@ class GpuLines:
 
     def _xid(self, line: xid.XidLine, record: KernelRecord) -> Sequence[Found]:
         site = self._site
-        if line.code == xid.LOST and record.written_by != "userspace":
+        if line.code == xid.LOST:
             self._lost[line.bdf] = record.time_ns
         known = site.gpu(line.bdf)
         payload = xid.xid_payload(

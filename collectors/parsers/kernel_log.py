@@ -8,13 +8,21 @@ a restart or a replay tells each fact under the same id.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from collectors.inventory import EMPTY, Inventory
+from collectors.parsers.aer import AerLines
+from collectors.parsers.aer import may_match as aer_may_match
 from collectors.parsers.gpu_lines import GpuLines
+from collectors.parsers.kernel import KernelLines
+from collectors.parsers.kernel import may_match as kernel_may_match
+from collectors.parsers.nic import NicLines
+from collectors.parsers.nic import may_match as nic_may_match
 from collectors.parsers.records import KernelRecord
 from collectors.parsers.site import Found, Handler, Site
+from collectors.parsers.sxid import SwitchLines
 from topics.events import Event, make
 from topics.ids import kernel_record_id, log_line_id, transition_id
 from topics.payloads import Via
@@ -24,6 +32,43 @@ COLLECTOR: Final = "kmsg"
 
 _REMEMBERED: Final = 4096
 """Ids of the last facts, to drop records that a log holds twice."""
+
+
+class _Subsystems:
+    """The handlers of one writer. Kernel and user space have their own: what a program writes to the log
+    can neither complete nor alter what the kernel says."""
+
+    def __init__(self, site: Site, nic: NicLines) -> None:
+        self.gpu = GpuLines(site)
+        self.switch = SwitchLines(site)
+        self.aer = AerLines(site)
+        self.nic = nic
+        self.kernel = KernelLines(site)
+        self.own: tuple[Handler, ...] = (self.gpu, self.switch, self.aer, self.kernel)
+
+    def feed(self, record: KernelRecord, line: str) -> Sequence[Found]:
+        if line.startswith("NVRM: "):
+            return self.gpu.feed(record, line) or self.kernel.feed(record, line)
+        if "SXid (" in line:
+            return self.switch.feed(record, line)
+        if aer_may_match(line):
+            return self.aer.feed(record, line)
+        if nic_may_match(line):
+            found = self.nic.feed(record, line)
+            if found or line.startswith("mlx5_core "):
+                return found
+        return self.kernel.feed(record, line) if kernel_may_match(line) else ()
+
+
+def _may_matter(text: str) -> bool:
+    """Whether any handler could want this text; nearly all lines of a healthy host end here."""
+    return (
+        "NVRM: " in text
+        or "SXid (" in text
+        or aer_may_match(text)
+        or nic_may_match(text)
+        or kernel_may_match(text)
+    )
 
 
 class KernelLogParser:
@@ -40,12 +85,31 @@ class KernelLogParser:
         provenance: Literal["live", "replay", "synthetic"] | None = None,
     ) -> None:
         self.site = Site(cluster, node, inventory, cluster_inventory, driver_version, via)
+        self._claims = replace(self.site, learnt_uuids={}, learnt_switches={}, behind={})
         self._provenance = provenance
         self._source = f"/{cluster}/{node}/{COLLECTOR}"
         self._seen: OrderedDict[str, None] = OrderedDict()
-        gpu = GpuLines(self.site)
-        self._handlers: tuple[Handler, ...] = (gpu,)
-        self._gpu = gpu
+        self._nic = NicLines(self.site)
+        self._kernel = _Subsystems(self.site, self._nic)
+        self._userspace = _Subsystems(self._claims, self._nic)
+        self._handlers: tuple[Handler, ...] = (*self._kernel.own, *self._userspace.own)
+
+    @property
+    def inventory(self) -> Inventory:
+        return self.site.inventory
+
+    @inventory.setter
+    def inventory(self, inventory: Inventory) -> None:
+        """What the node has may become known, or change, while its log is read."""
+        self.site.inventory = self._claims.inventory = inventory
+
+    @property
+    def driver_version(self) -> str | None:
+        return self.site.driver_version
+
+    @driver_version.setter
+    def driver_version(self, version: str | None) -> None:
+        self.site.driver_version = self._claims.driver_version = version
 
     def feed(self, record: KernelRecord, recorded: int | None = None) -> list[Event[Any]]:
         """The events that are complete with this record, usually none.
@@ -53,11 +117,13 @@ class KernelLogParser:
         `recorded` (nanoseconds) is when the collector saw it.
         """
         text = record.text
-        if not text.startswith("NVRM: "):
+        if not _may_matter(text):
             return []
-        found: list[Found] = []
-        for line in text.split("\n"):
-            found += self._gpu.feed(record, line)
+        subsystems = self._userspace if record.written_by == "userspace" else self._kernel
+        if "\n" not in text:
+            found = subsystems.feed(record, text)
+        else:
+            found = [one for line in text.split("\n") for one in subsystems.feed(record, line)]
         return self._events(found, recorded) if found else []
 
     def flush(self, now: int | None = None, recorded: int | None = None) -> list[Event[Any]]:
@@ -106,6 +172,3 @@ class KernelLogParser:
         if record.seq is not None and record.boot_id:
             return kernel_record_id(cluster, node, record.boot_id, record.seq, part)
         return log_line_id(cluster, node, record.time_ns, record.text + (f"\x1f{part}" if part else ""))
-
-
-_Feed = Callable[[KernelRecord, str], Iterable[Found]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from collectors.inventory import EMPTY, GpuDevice, Inventory
 from collectors.parsers.records import KernelRecord
@@ -35,11 +35,37 @@ class Site:
     learnt_uuids: dict[str, str] = field(default_factory=dict)
     """BDF -> UUID from the log's own map lines."""
 
-    MAX_LEARNT: Final = 64
+    learnt_switches: dict[str, str] = field(default_factory=dict)
+    """BDF -> number of an NVSwitch, as the driver numbers it."""
+    behind: dict[str, str] = field(default_factory=dict)
+    """BDF of a PCIe port -> BDF of a device that it reported on."""
+
+    MAX_LEARNT: ClassVar[int] = 256
 
     def learn_uuid(self, bdf: str, uuid: str) -> None:
-        if len(self.learnt_uuids) < self.MAX_LEARNT or bdf in self.learnt_uuids:
-            self.learnt_uuids[bdf] = uuid
+        self._learn(self.learnt_uuids, bdf, uuid)
+
+    def learn_switch(self, bdf: str, number: str) -> None:
+        self._learn(self.learnt_switches, bdf, number)
+
+    def learn_behind(self, port: str, device: str) -> None:
+        self._learn(self.behind, port, device)
+
+    def _learn(self, known: dict[str, str], key: str, value: str) -> None:
+        if len(known) < self.MAX_LEARNT or key in known:
+            known[key] = value
+
+    def switch_name(self, bdf: str) -> str:
+        """Number of an NVSwitch, or its address where no number is known."""
+        return self.inventory.nvswitches.get(bdf) or self.learnt_switches.get(bdf) or bdf
+
+    def attached_to(self, bdf: str) -> str | None:
+        """GPU UUID or RDMA device at an address, or behind the port at it."""
+        own = self.inventory.device_behind(bdf) or self.learnt_uuids.get(bdf)
+        if own:
+            return own
+        device = self.behind.get(bdf)
+        return (self.inventory.device_behind(device) or self.learnt_uuids.get(device)) if device else None
 
     def gpu(self, bdf: str) -> GpuDevice | None:
         """The GPU at an address: as the inventory has it, else as the log said."""
@@ -85,4 +111,3 @@ class Handler(Protocol):
 
 
 NOTHING: Final[tuple[Found, ...]] = ()
-Attributes = dict[str, Any]
