@@ -34,6 +34,8 @@ HealthState = Literal["healthy", "suspect", "draining", "quarantined", "validati
 
 
 class HealthReason(Strict):
+    """A signal that keeps a node where it is."""
+
     signal: str
     entity: str
     evidence: list[str]
@@ -84,6 +86,8 @@ class Culprit(Strict):
 
 
 class Candidate(Strict):
+    """One of several causes that can't be told apart."""
+
     domain: str
     subdomain: str
     node: str | None = None
@@ -106,6 +110,8 @@ class Symptom(Strict):
 
 
 class Coverage(Strict):
+    """What was not seen: a collector of an affected node that was not well."""
+
     node: str
     collector: str
     status: str

@@ -20,5 +20,9 @@ class DecodeError(ContractError):
         self.detail = detail
 
 
+class EncodeError(ContractError):
+    """An event holds something that JSON can't say; a bug of whoever built it."""
+
+
 class AdminError(Exception):
     """The broker can't be asked, or refused to create a topic; the message names the topic and why."""

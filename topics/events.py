@@ -13,9 +13,10 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import orjson
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
 from topics.derived import DERIVED
-from topics.errors import DecodeError
+from topics.errors import DecodeError, EncodeError
 from topics.payloads import RAW, Payload, Strict, Tick
 from topics.time import WIRE, Timestamp
 
@@ -104,7 +105,12 @@ def to_dict(event: Event[Any]) -> dict[str, Any]:
 
 
 def encode(event: Event[Any]) -> bytes:
-    return event.model_dump_json(exclude_none=True).encode()
+    """The value of a derived topic. Text that is no Unicode (undecodable bytes of a log) is written with
+    escapes; raises `EncodeError` for what JSON can't say at all."""
+    try:
+        return event.model_dump_json(exclude_none=True).encode()
+    except PydanticSerializationError:
+        return _encode_escaped(event)
 
 
 def encode_batch(events: Iterable[Event[Any]]) -> bytes:
@@ -178,6 +184,21 @@ def source_parts(source: str) -> tuple[str, str, str | None]:
     if not found:
         raise DecodeError("wrong_source", f"{source!r:.80} is not /<cluster>/<node>/<collector>")
     return found[1], found[2], found[3]
+
+
+def _encode_escaped(event: Event[Any]) -> bytes:
+    try:
+        return orjson.dumps(_escaped(event.model_dump(mode="python", exclude_none=True)))
+    except TypeError as exc:
+        raise EncodeError(f"{event.type} {event.id}: {exc}") from exc
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_escaped(key): _escaped(inner) for key, inner in value.items()}
+    return [_escaped(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _loads(value: bytes) -> object:
