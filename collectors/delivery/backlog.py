@@ -239,7 +239,7 @@ class Backlog:
                 else:
                     kept.append((number, item))
             self._unsent = kept
-            if self._unsent_bytes <= enough:
+            if self._unsent_bytes <= self._memory_max:
                 return
 
     def _count(self, dropped: Dropped | None) -> None:

@@ -66,6 +66,11 @@ class Delivery:
         self._stored = backlog.stored_positions()
         self._newest_of.update(dict.fromkeys(self._stored, backlog.newest))
 
+    @property
+    def dropped(self) -> Counter[str]:
+        """Events lost to a limit since the start, by kind."""
+        return self._backlog.dropped
+
     def resume_position(self, source: str) -> Position | None:
         """Where `source` goes on: behind what was acknowledged or lies in the spool."""
         return self._stored.get(source) or self._positions.get(source)

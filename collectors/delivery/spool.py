@@ -225,6 +225,8 @@ class Spool:
                     return Dropped(events)
                 if segment.kinds[kind]:
                     events += self._rewrite_without(segment, kind)
+            if self.size <= self._max_bytes:
+                break
         return Dropped(events)
 
     def _rewrite_without(self, segment: Segment, kind: str) -> Counter[str]:

@@ -12,7 +12,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from collectors.clock import Clock, KernelClock
 from collectors.parsers.kmsg import parse_kmsg_record
@@ -35,6 +35,14 @@ LOSS_TOLD_S: Final = 60.0
 """How long a loss keeps the reader `degraded`; the count stays."""
 
 
+class Device(Protocol):
+    """An open kernel log: one record a `read`, `BlockingIOError` when there is none for now."""
+
+    def fileno(self) -> int: ...
+    def read(self) -> bytes: ...
+    def close(self) -> None: ...
+
+
 class KmsgReader:
     """Reads from `path` without blocking; `resume` gives the position that was committed before."""
 
@@ -47,7 +55,7 @@ class KmsgReader:
         clock: Clock,
         boot_id: str,
         resume: Callable[[], Position | None] = lambda: None,
-        opener: Callable[[Path], int] | None = None,
+        device: Callable[[Path], Device] | None = None,
     ) -> None:
         self.health = Health()
         self._path = path
@@ -56,7 +64,7 @@ class KmsgReader:
         self._kernel_clock = KernelClock(clock)
         self._boot_id = boot_id
         self._resume = resume
-        self._open = opener or _open
+        self._open = device or KmsgDevice
         self._expected: int | None = None
         """Sequence number of the next record if none is lost."""
         self._told = -1
@@ -68,10 +76,10 @@ class KmsgReader:
         self._done: asyncio.Event = asyncio.Event()
 
     async def run(self, emit: Emit) -> None:
-        fd = self._start()
+        device = self._start()
         loop = asyncio.get_running_loop()
         try:
-            loop.add_reader(fd, self._readable, fd, emit)
+            loop.add_reader(device, self._readable, device, emit)
             self.health.max_silence_s = TURN_S * 3
             while True:
                 self.health.last_turn = self._clock.monotonic()
@@ -85,25 +93,25 @@ class KmsgReader:
                 if self._failure is not None:
                     raise SourceFailedError(f"{self._path}: {self._failure.strerror}")
         finally:
-            loop.remove_reader(fd)
-            os.close(fd)
+            loop.remove_reader(device)
+            device.close()
 
     async def once(self, emit: Emit) -> None:
-        fd = self._start()
+        device = self._start()
         try:
-            while self._read(fd, emit):  # noqa: ASYNC110 - room for the others between two bursts
+            while self._read(device, emit):  # noqa: ASYNC110 - room for the others between two bursts
                 await asyncio.sleep(0)
             if self._failure is not None:
                 raise SourceFailedError(f"{self._path}: {self._failure.strerror}")
             emit(self._lines.flush(), self._position())
             self.health.ok()
         finally:
-            os.close(fd)
+            device.close()
 
     # -- inside ---------------------------------------------------------------------------------------
 
-    def _start(self) -> int:
-        fd = self._open(self._path)
+    def _start(self) -> Device:
+        device = self._open(self._path)
         self._failure = None
         self._caught_up = False
         if self._expected is None:
@@ -113,21 +121,21 @@ class KmsgReader:
         else:  # opened again after a failure: the ring starts over
             self._told = max(self._told, self._expected - 1)
             self._expected = None
-        return fd
+        return device
 
-    def _readable(self, fd: int, emit: Emit) -> None:
-        self._read(fd, emit)
+    def _readable(self, device: Device, emit: Emit) -> None:
+        self._read(device, emit)
         if self._failure is not None or self._lines.waiting:
             self._done.set()
 
-    def _read(self, fd: int, emit: Emit) -> bool:
+    def _read(self, device: Device, emit: Emit) -> bool:
         """One burst; False when there is nothing more to read for now."""
         events: list[Event[Any]] = []
         live = self._caught_up
         more = True
         for n in range(BURST):
             try:
-                data = os.read(fd, READ_BYTES)
+                data = device.read()
             except BlockingIOError:
                 self._caught_up, more = True, False
                 break
@@ -194,12 +202,24 @@ class KmsgReader:
             self.health.ok()
 
 
-def _open(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except PermissionError as exc:
-        raise SourceFailedError(
-            f"{path}: not permitted; needs root or CAP_SYSLOG, and the device in a container"
-        ) from exc
-    except FileNotFoundError as exc:
-        raise SourceFailedError(f"{path} does not exist; in a container, mount the host's") from exc
+class KmsgDevice:
+    """The real one. Raises `SourceFailedError` with what to do about it."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except PermissionError as exc:
+            raise SourceFailedError(
+                f"{path}: not permitted; needs root or CAP_SYSLOG, and the device in a container"
+            ) from exc
+        except FileNotFoundError as exc:
+            raise SourceFailedError(f"{path} does not exist; in a container, mount the host's") from exc
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def read(self) -> bytes:
+        return os.read(self._fd, READ_BYTES)
+
+    def close(self) -> None:
+        os.close(self._fd)
