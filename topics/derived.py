@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from topics.payloads import Payload, Severity, Strict
+from topics.payloads import Detail, Payload, Severity, Strict
 from topics.time import Timestamp
 
 
@@ -27,7 +27,7 @@ class Signal(Payload):
     level: str | None = None
     """Which threshold was passed, e.g. `half_budget`, `budget`, `lethal`."""
     evidence: list[str]
-    detail: dict[str, Any]
+    detail: Detail
 
 
 HealthState = Literal["healthy", "suspect", "draining", "quarantined", "validating", "retired"]

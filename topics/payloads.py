@@ -7,9 +7,9 @@ ends in `_ns` or `_ms`. Change only by adding.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from topics.nccl import transport_budget_s
 from topics.time import Timestamp
@@ -18,6 +18,28 @@ Severity = Literal["info", "warning", "error", "fatal"]
 Via = Literal["kmsg", "nvml", "journal", "file", "sysfs", "trace", "netlink", "verbs", "simulated"]
 WrittenBy = Literal["kernel", "userspace"]
 """Who put a kernel-log record there. Only facility 0 is the kernel; anybody may write the rest."""
+
+
+DEEPEST: Final = 16
+"""Levels of free-form data. More is nobody's detail, and could be read but not written again."""
+
+
+def _shallow(value: dict[str, Any]) -> dict[str, Any]:
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        inner = (
+            list(v.values()) if isinstance(v, dict) else v
+            for v in level
+            if isinstance(v, dict | list | tuple)
+        )
+        level = [v for values in inner for v in values]
+        if not level:
+            return value
+    raise ValueError(f"nested deeper than {DEEPEST} levels")
+
+
+Detail = Annotated[dict[str, Any], AfterValidator(_shallow)]
+"""Free-form JSON, for what only people read."""
 
 
 class Strict(BaseModel):
@@ -215,7 +237,7 @@ class Gpu(Payload):
     sm_clock_mhz: int | None = None
     utilization: float | None = None
     ecc: dict[str, int] | None = None
-    remapped_rows: dict[str, Any] | None = None
+    remapped_rows: Detail | None = None
     """`{correctable, uncorrectable, pending, failed, histogram: {max, high, partial, low, none}}`."""
     pcie: dict[str, int] | None = None
     """`{gen, gen_max, width, width_max, replay}`."""

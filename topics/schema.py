@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -151,15 +151,18 @@ class _Generator(GenerateJsonSchema):
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         made = super().model_schema(schema)
         made.pop("additionalProperties", None)
-        described = dict(_field_docs(schema["cls"]))
+        cls: type[BaseModel] = schema["cls"]
+        described = _field_docs(cls)
         for name, field in made.get("properties", {}).items():
             if name in described:
                 field["description"] = described[name]
         return made
 
 
-def _field_docs(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    """(field, the docstring below it) for the model and the models that it extends."""
+@cache
+def _field_docs(model: type[BaseModel]) -> dict[str, str]:
+    """The docstring below each field of the model and of the models that it extends."""
+    found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if not issubclass(base, BaseModel) or base.__module__.partition(".")[0] != "topics":
             continue
@@ -173,7 +176,8 @@ def _field_docs(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
                 and isinstance(doc, ast.Expr)
                 and isinstance(doc.value, ast.Constant)
             ):
-                yield field.target.id, inspect.cleandoc(str(doc.value.value)).replace("\n", " ")
+                found[field.target.id] = inspect.cleandoc(str(doc.value.value)).replace("\n", " ")
+    return found
 
 
 def _channel(spec: TopicSpec) -> dict[str, Any]:
