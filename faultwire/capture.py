@@ -18,6 +18,7 @@ import orjson
 from collectors.inventory import EMPTY, ClusterInventory, Inventory, InventoryError, read_cluster
 from collectors.logs.capture_lines import CaptureLineError, parse_line
 from collectors.logs.extract import LogExtractor
+from collectors.parsers.fabric_manager import FabricManagerParser
 from collectors.parsers.formats import KernelLogError, read_kernel_log
 from collectors.parsers.kernel_log import KernelLogParser
 from collectors.placement import placements
@@ -132,7 +133,7 @@ class _Reader:
         # Stamps without a year are read against the youngest time that anything structured has.
         reference = max((event.time for event in (*jobs, *said)), default=None)
         for node in nodes:
-            yield from self._kernel_log(node, reference)
+            yield from self._node_logs(node, reference)
         attempts = Attempts(jobs)
         for job in self._folders("jobs"):
             yield from self._job_logs(job, attempts)
@@ -213,11 +214,8 @@ class _Reader:
 
     # -- text logs -------------------------------------------------------------------------------------
 
-    def _kernel_log(self, node: str, reference: int | None) -> Iterator[Event[Any]]:
+    def _node_logs(self, node: str, reference: int | None) -> Iterator[Event[Any]]:
         folder = self.root / "nodes" / node
-        path = folder / "kernel.log"
-        if not path.is_file():
-            return
         parser = KernelLogParser(
             self.cluster,
             node,
@@ -226,6 +224,17 @@ class _Reader:
             via="file",
             provenance="replay",
         )
+        if (folder / "kernel.log").is_file():
+            yield from self._kernel_log(folder, parser, reference)
+        if (folder / "fabricmanager.log").is_file():
+            # after the kernel log, from which the switches' numbers are learnt
+            switches = FabricManagerParser(parser.site, provenance="replay")
+            yield from switches.read(line for _, line in self._lines(folder / "fabricmanager.log"))
+
+    def _kernel_log(
+        self, folder: Path, parser: KernelLogParser, reference: int | None
+    ) -> Iterator[Event[Any]]:
+        path = folder / "kernel.log"
         boot_time, boot_id = self._boot(folder / "boot.json")
         records = read_kernel_log(
             (line for _, line in self._lines(path)),
