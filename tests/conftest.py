@@ -9,10 +9,14 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NoReturn
 
 import pytest
+from docker.errors import DockerException
 
-from faultwire.broker.cluster import Cluster
+from faultwire.broker import docker
+from faultwire.broker.cluster import Cluster, free_ports
 from faultwire.broker.errors import NoBrokerError
 from tests.kafka import Kafka
 
@@ -26,19 +30,43 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """FAULTWIRE_BOOTSTRAP, else a container where a Docker engine answers, else a JVM."""
     existing = os.environ.get("FAULTWIRE_BOOTSTRAP")
     if existing:
         yield existing
         return
+    with ExitStack() as stack:
+        yield _container_or_jvm(stack, tmp_path_factory)
+
+
+def _container_or_jvm(stack: ExitStack, tmp_path_factory: pytest.TempPathFactory) -> str:
+    why_not_docker = "no Docker engine answers"
+    if docker.engine_answers():
+        try:
+            return stack.enter_context(_container())
+        except (DockerException, OSError, RuntimeError) as exc:
+            why_not_docker = f"Docker can't run {docker.image()}: {exc}"
     try:
         cluster = Cluster(tmp_path_factory.mktemp("broker"))
     except NoBrokerError as exc:
-        no_broker(str(exc))
-    with cluster:
-        yield cluster.bootstrap
+        no_broker(f"{why_not_docker}, and {exc}")
+    return stack.enter_context(cluster).bootstrap
 
 
-def no_broker(why: str) -> None:
+@contextmanager
+def _container() -> Iterator[str]:
+    from testcontainers.core.container import DockerContainer
+    from testcontainers.core.wait_strategies import LogMessageWaitStrategy
+
+    port = free_ports(1)[0]
+    wait = LogMessageWaitStrategy(docker.STARTED).with_startup_timeout(docker.READY_TIMEOUT_S)
+    container = DockerContainer(docker.image()).with_envs(**docker.environment(port)).waiting_for(wait)
+    container.ports[f"{port}/tcp"] = ("127.0.0.1", port)  # type: ignore[assignment]  passed on to the engine
+    with container:
+        yield f"127.0.0.1:{port}"
+
+
+def no_broker(why: str) -> NoReturn:
     """Skip, or fail where a broker was promised (FAULTWIRE_REQUIRE_BROKER=1)."""
     if os.environ.get("FAULTWIRE_REQUIRE_BROKER") == "1":
         pytest.fail(f"FAULTWIRE_REQUIRE_BROKER=1, and there is no broker: {why}", pytrace=False)

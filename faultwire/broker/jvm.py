@@ -86,9 +86,9 @@ class JvmNode:
             capture_output=True, text=True, timeout=120, check=False, cwd=self.spec.folder,
         )  # fmt: skip
         if done.returncode:
-            said = (done.stderr or done.stdout).strip().splitlines()
+            why = _why(done.stderr + done.stdout)
             raise BrokerStartError(
-                f"the storage of the broker in {self.spec.folder} can't be laid out: {said[-1:]}"
+                f"the storage of the broker in {self.spec.folder} can't be laid out: {why}"
             )
 
     def start(self) -> None:
@@ -169,6 +169,10 @@ class JvmNode:
 
 
 def _why(text: str) -> str:
+    """The line of a Java program's output that says most: the exception with its text, else the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = next((line for line in lines if "FATAL" in line or "Exception" in line or "ERROR" in line), None)
-    return (told or (lines[-1] if lines else "it said nothing"))[:300]
+    for sign in ("Exception: ", "ERROR", "FATAL"):
+        told = next((line for line in lines if sign in line), None)
+        if told:
+            return told[:300]
+    return lines[-1][:300] if lines else "it said nothing"
