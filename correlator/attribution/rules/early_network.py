@@ -1,0 +1,148 @@
+"""EARLY, network: outages against the attempt's own budget, switches, and start-up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from correlator.attribution.case import Case
+from correlator.attribution.registry import rule
+from correlator.attribution.symptom import Strength, Symptom
+from topics.time import from_seconds, seconds
+
+__all__ = ["leaf_switch_merge", "port_outage_budget", "startup_fabric_config"]
+
+BRING_UP: Final = frozenset({"nccl.qp_setup_error"})
+
+
+@rule(name="PortOutageBudget", kind="refiner", phase="EARLY", order=40)
+def port_outage_budget(case: Case) -> Sequence[Symptom]:
+    """An outage kills when it lasts longer than the attempt's transport keeps trying: its own budget.
+
+    Needs the outage's length and the budget from NCCL's version and settings; within the band above the
+    budget it is likely, not certain. Must not catch flaps below the budget, ports whose traffic NCCL moves
+    elsewhere, or networks that the budget does not speak of.
+    """
+    view = case.view
+    low, high = view.budget_band_ns
+    broken_failover = any(s.code == "nccl.failover_fatal" for s in case.active)
+    until_now = view.end if view.end is not None else view.now
+
+    def check(s: Symptom) -> Symptom:
+        if s.code not in ("port_outage", "nccl.port_error"):
+            return s
+        if not view.rdma:
+            return _harmless(s, "the attempt's network does not use the port's transport")
+        if view.failover and not broken_failover:
+            return _harmless(s, "NCCL moves the traffic of a dead port elsewhere")
+        length = (s.until if s.until is not None else until_now) - s.time
+        strength: Strength = "lethal" if length > high else "likely" if length >= low else "none"
+        if not s.attrs.get("known", True) and strength == "lethal":
+            strength = "likely"
+        if strength == "none":
+            told = f"{seconds(length):.3g} s, less than the {seconds(low):.3g} s that NCCL keeps trying"
+            return _harmless(s, told)
+        s = s.but(strength=strength, kill=s.time + low)
+        if s.attrs.get("cause") == "logical":
+            s = s.but(subdomain="network_fabric", node=None, entity="fabric", nodes=frozenset({s.node or ""}))
+        return s
+
+    return case.change(check)
+
+
+def _harmless(s: Symptom, reason: str) -> Symptom:
+    return s.but(tier=9, strength="none").demote("PortOutageBudget", reason)
+
+
+@rule(name="LeafSwitchMerge", kind="refiner", phase="EARLY", order=50)
+def leaf_switch_merge(case: Case) -> Sequence[Symptom]:
+    """Ports of several nodes that fail together share what lies behind them: a switch, or the fabric.
+
+    Needs lethal or likely outages on three nodes within five seconds; the switch, if all of them hang on
+    one. Must not catch the ports of one or two nodes.
+    """
+    merge = from_seconds(case.view.settings.merge_s)
+    least = case.view.settings.merge_nodes
+    outages = sorted(
+        (s for s in case.roots if s.code in ("port_outage", "nccl.port_error")), key=lambda s: s.time
+    )
+    merged: list[Symptom] = []
+    members: dict[Symptom, str] = {}
+    while outages:
+        first = outages[0]
+        reach = first.time + merge + case.view.eps(first.node)
+        together = [s for s in outages if s.time <= reach]
+        outages = [s for s in outages if s.time > reach]
+        switches = sorted({str(s.attrs["switch"]) for s in together if s.attrs.get("switch")})
+        for switch in switches:
+            own = [s for s in together if s.attrs.get("switch") == switch]
+            if len({s.node for s in own}) >= least:
+                merged.append(_shared(own, f"switch/{switch}"))
+                members.update({s: f"switch/{switch}" for s in own})
+        rest = [s for s in together if s not in members]
+        if len({s.node or sorted(s.nodes)[0] for s in rest}) >= least:
+            merged.append(_shared(rest, "fabric"))
+            members.update({s: "fabric" for s in rest})
+    if len(merged) > 1 and len({m.entity for m in merged}) > 1:
+        whole = _shared([s for s in case.roots if s in members], "fabric")
+        merged, members = [whole], {s: "fabric" for s in members}
+    lowered = case.change(
+        lambda s: (
+            s.demote("LeafSwitchMerge", f"one of several ports behind {members[s]}") if s in members else s
+        )
+    )
+    return [*lowered, *merged]
+
+
+def _shared(outages: list[Symptom], entity: str) -> Symptom:
+    first = min(outages, key=lambda s: (s.time, s.sort_key()))
+    lethal = any(s.strength == "lethal" for s in outages)
+    return Symptom(
+        code="switch_outage",
+        time=first.time,
+        tier=2,
+        role="root",
+        entity=entity,
+        evidence=tuple(sorted({i for s in outages for i in s.evidence})),
+        domain="hardware",
+        subdomain="network_fabric",
+        strength="lethal" if lethal else "likely",
+        kill=min(s.kills for s in outages),
+        until=max((s.until for s in outages if s.until is not None), default=None)
+        if all(s.until is not None for s in outages)
+        else None,
+        lasting=True,
+        nodes=frozenset(n for s in outages for n in (s.node, *s.nodes) if n),
+        drill=any(s.drill for s in outages),
+    )
+
+
+@rule(name="StartupFabricConfig", kind="refiner", phase="EARLY", order=80)
+def startup_fabric_config(case: Case) -> Sequence[Symptom]:
+    """Queue pairs that can't be brought up on many nodes before the first step: the fabric's configuration.
+
+    Needs bring-up failures on a quarter of the nodes (at least two) before any training step. Must not
+    catch one node that can't connect, errors after training began, or ports that are known to be down.
+    """
+    first_step = case.view.store.progress.first
+    found = [
+        s for s in case.active if s.code in BRING_UP and (first_step is None or s.time < first_step)
+    ]
+    nodes = {s.node for s in found if s.node}
+    least = max(2, round(case.view.settings.shared_fraction * len(case.view.nodes)))
+    if len(nodes) < least or any(s.tier <= 3 for s in case.roots):
+        return case.symptoms
+    first = min(found, key=lambda s: (s.time, s.sort_key()))
+    symptom = Symptom(
+        code="startup.fabric_config",
+        time=first.time,
+        tier=3,
+        role="root",
+        entity="fabric",
+        evidence=tuple(sorted({i for s in found for i in s.evidence})),
+        domain="network",
+        subdomain="fabric_config",
+        strength="likely",
+        nodes=frozenset(nodes),
+    )
+    return [*case.symptoms, symptom]

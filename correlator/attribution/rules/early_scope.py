@@ -1,0 +1,143 @@
+"""EARLY, scope: what has nothing to do with this attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from correlator.attribution.case import Case
+from correlator.attribution.registry import rule
+from correlator.attribution.symptom import Symptom
+from topics.time import from_seconds
+
+__all__ = ["numerical_recovery", "out_of_scope", "spoofed_evidence", "stale_evidence", "survived_evidence"]
+
+
+@rule(name="SpoofedEvidence", kind="filter", phase="EARLY", order=10)
+def spoofed_evidence(case: Case) -> Sequence[Symptom]:
+    """A kernel-log record that user space wrote proves nothing.
+
+    Needs the record's facility (`written_by`). Must not catch records of the kernel, nor those of formats
+    that do not tell the facility.
+    """
+    return case.change(
+        lambda s: (
+            s.demote("SpoofedEvidence", "a program wrote this record, not the kernel")
+            if s.attrs.get("by") == "userspace"
+            else s
+        )
+    )
+
+
+@rule(name="OutOfScope", kind="filter", phase="EARLY", order=20)
+def out_of_scope(case: Case) -> Sequence[Symptom]:
+    """A device that the attempt does not use, or a process of another job, is not the attempt's.
+
+    Needs the attempt's devices in its record, or the other job's name in the line. Must not catch a device
+    when it is unknown which ones the attempt uses.
+    """
+    view = case.view
+
+    def check(s: Symptom) -> Symptom:
+        if s.node is not None and view.nodes and s.node not in view.node_set:
+            return s.demote("OutOfScope", f"{s.node} is not a node of the attempt")
+        if s.attrs.get("foreign"):
+            return s.demote("OutOfScope", "the process belongs to another job")
+        if s.node is None or s.entity is None:
+            return s
+        kind, _, name = s.entity.partition("/")
+        if kind in ("gpu", "nvlink"):
+            names = (name.split("/")[0], s.attrs.get("uuid"), s.attrs.get("index"))
+            used = view.uses_gpu(s.node, *(int(n) if isinstance(n, str) and n.isdecimal() else n for n in names))
+            return s if used else s.demote("OutOfScope", "the attempt does not use this GPU")
+        if kind == "port" and not view.uses_port(s.node, s.entity):
+            return s.demote("OutOfScope", "the attempt does not use this port")
+        return s
+
+    return case.change(check)
+
+
+@rule(name="NumericalRecovery", kind="filter", phase="EARLY", order=85)
+def numerical_recovery(case: Case) -> Sequence[Symptom]:
+    """A loss that was not finite and then finite again has done no harm.
+
+    Needs a later step with a finite loss. Must not catch a loss that stays NaN while steps go on.
+    """
+    progress = case.view.store.progress
+    good, bad = progress.last_good(), progress.bad
+
+    def check(s: Symptom) -> Symptom:
+        if s.subdomain == "numerical" and good is not None and bad and good > bad[-1]:
+            return s.demote("NumericalRecovery", "a later step has a finite loss")
+        return s
+
+    return case.change(check)
+
+
+@rule(name="SurvivedEvidence", kind="filter", phase="EARLY", order=90)
+def survived_evidence(case: Case) -> Sequence[Symptom]:
+    """What training went on after has not stopped it: synchronous steps need every rank.
+
+    Needs two steps that were reported after the finding (or its end), the last one well after it. Must not
+    catch the last step that a slow log prints late, nor conditions that go on (a stall, a throttle).
+    """
+    steps = case.view.store.progress.distinct()
+    interval = case.view.store.progress.interval()
+    if interval is None:
+        return case.symptoms
+
+    def check(s: Symptom) -> Symptom:
+        if s.role in ("intent", "info", "teardown") or s.subdomain == "numerical":
+            return s
+        if s.lasting and s.until is None and s.code != "node_silent":
+            return s
+        over = s.until if s.until is not None else s.time
+        later = [t for t in steps if t > over + case.view.eps(s.node)]
+        if len(later) >= 2 and later[-1] >= over + interval * 3 // 2:
+            return s.demote("SurvivedEvidence", f"{len(later)} training steps were completed after it")
+        return s
+
+    return case.change(check)
+
+
+@rule(name="StaleEvidence", kind="filter", phase="EARLY", order=95)
+def stale_evidence(case: Case) -> Sequence[Symptom]:
+    """What lies long before the trouble, or before the attempt and mended since, is an old story.
+
+    Needs the onset, or the attempt's start. Must not catch a device that broke before the attempt began and
+    was never reset, when the attempt fails on it before its first step.
+    """
+    view = case.view
+    onset = case.onset
+    silent = not case.trouble  # nothing but the end is known: a hang may have lasted until the watchdog
+    lag = from_seconds(view.settings.device_lag_s + (view.group_timeout_s if silent else 0.0))
+    started = view.store.progress.first is not None
+
+    def check(s: Symptom) -> Symptom:
+        if s.role != "root" or s.tier > 4:
+            return s
+        eps = view.eps(s.node)
+        over = s.until if s.until is not None else s.time
+        open_ = s.lasting and s.until is None
+        if view.start is not None and over < view.start - eps and not open_:
+            if _mended(case, s):
+                return s.demote("StaleEvidence", "before the attempt began, and reset since")
+            if started or s.tier != 2:
+                return s.demote("StaleEvidence", "before the attempt began")
+            return s.but(strength="likely", attrs={**s.attrs, "old": True})
+        if onset is not None and not open_ and over < onset - lag - eps:
+            return s.demote("StaleEvidence", f"{round((onset - over) / 1e9)} s before the trouble began")
+        return s
+
+    return case.change(check)
+
+
+def _mended(case: Case, symptom: Symptom) -> bool:
+    """The driver has withdrawn its recovery action for the GPU since."""
+    return any(
+        s.entity == symptom.entity
+        and s.node == symptom.node
+        and s.time > symptom.time
+        and s.attrs.get("xid") == 154
+        and str(s.attrs.get("recovery", "")).lower() in ("none", "0x0")
+        for s in case.symptoms
+    )

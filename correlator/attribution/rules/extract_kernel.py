@@ -1,0 +1,222 @@
+"""Extractors: kernel findings (XID, SXID, AER, other lines) -> symptoms."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from correlator.attribution.case import Case
+from correlator.attribution.knowledge import XidRole, kernel_roles, xid_roles
+from correlator.attribution.registry import rule
+from correlator.attribution.symptom import Role, Strength, Symptom
+from correlator.attribution.view import gpu_entity
+from correlator.evidence.sketch import Group, Occurrence
+from topics.time import from_seconds
+
+__all__ = ["extract_aer", "extract_kernel_lines", "extract_sxid", "extract_xid"]
+
+_UNKNOWN_XID: Final = XidRole("accelerator_gpu", "weak", 6)
+_DECODED: Final[dict[str, Strength]] = {
+    "local_signal_integrity": "lethal",
+    "peer": "lethal",
+    "host": "none",
+    "software": "none",
+    "sympathetic": "none",
+    "ber": "none",
+    "none": "none",
+}
+_EITHER_SUBCODES: Final = frozenset({16, 18})
+"""Link-down sub-codes that NVIDIA gives as software or signal integrity."""
+_GSP_WAIT: Final = re.compile(r"Timeout after (\d{1,4})s")
+_STUCK: Final = re.compile(r"stuck for (\d{1,5})s|blocked for more than (\d{1,6}) seconds")
+_OTHER_JOB: Final = re.compile(r"\bjob_(\w{1,40})")
+_FATAL_PCIE: Final = frozenset({"SDES", "DLP", "FCP", "MalfTLP", "RxOF", "UncorrIntErr"})
+
+
+@rule(name="ExtractXid", kind="extractor", phase="EXTRACT")
+def extract_xid(case: Case) -> list[Symptom]:
+    """An XID is a fault of one GPU, of a kind and strength that the code (and its words) give.
+
+    Needs a driver line. Must not take codes that follow other faults, record repairs or stem from
+    programs for hardware faults.
+    """
+    return [*case.symptoms, *(s for g in case.view.groups("xid") for o in g.occurrences() for s in _xid(g, o))]
+
+
+def _xid(group: Group, found: Occurrence) -> list[Symptom]:
+    code, decoded = int(group.key[3]), group.key[4]
+    a = found.attrs
+    role = xid_roles().get(code)
+    if role is None:
+        hardware = a.get("severity") == "fatal" and a.get("attribution") in ("hardware", "firmware")
+        role = XidRole("accelerator_gpu", "likely", 5) if hardware else _UNKNOWN_XID
+    name, kind, strength, tier, order = _meaning(code, decoded, role, a)
+    start = None
+    if (wait := _GSP_WAIT.search(a.get("message", ""))) is not None:
+        start = found.time - from_seconds(int(wait[1]))
+    return [
+        Symptom(
+            code=name,
+            time=found.time,
+            tier=tier,
+            role=kind,
+            node=found.node,
+            entity=gpu_entity(a.get("uuid"), a.get("index"), a.get("bdf")),
+            evidence=(found.id,),
+            domain="workload" if role.strength in ("app", "follows") else "hardware",
+            subdomain=role.subdomain,
+            strength=strength,
+            start=start,
+            order=order,
+            attrs={"xid": code, "decoded": decoded, "strength": role.strength, **a},
+            drill=bool(a.get("drill")),
+        )
+    ]
+
+
+def _meaning(
+    code: int, decoded: str, role: XidRole, a: dict[str, Any]
+) -> tuple[str, Role, Strength, int, int]:
+    """(symptom code, role, strength, tier, order)"""
+    name = f"xid.{code}"
+    match role.strength:
+        case "app":
+            return name, "root", "likely", 5, role.rank
+        case "follows" | "none":
+            return name, "info" if role.strength == "none" else "teardown", "none", 8, role.rank
+        case "software":
+            return f"{name}.software", "effect", "none", 5, role.rank
+        case "decode":
+            name = f"{name}.{decoded or 'unknown'}"
+            if a.get("subcode") in _EITHER_SUBCODES:
+                return f"xid.{code}.either", "root", "likely", 2, role.rank
+            if decoded in ("software", "host", "sympathetic"):
+                return name, "effect", "none", 5, role.rank
+            known = _DECODED.get(decoded)
+            if known is not None:
+                return name, "root" if known == "lethal" else "info", known, 2, role.rank
+            return name, "root", "likely" if a.get("fatal") else "weak", 2, role.rank
+        case "lethal" | "likely":
+            return name, "root", role.strength, 2, role.rank
+    return name, "root", "weak", 4, role.rank
+
+
+@rule(name="ExtractSxid", kind="extractor", phase="EXTRACT")
+def extract_sxid(case: Case) -> list[Symptom]:
+    """A fatal SXID is a fault of an NVSwitch and takes NVLink from the GPUs behind it.
+
+    Needs the line's own word "Fatal". Must not take non-fatal and informational codes for outages.
+    """
+    found = []
+    for group in case.view.groups("sxid"):
+        _, node, switch, code, fatal, _ = group.key
+        for o in group.occurrences():
+            found.append(
+                Symptom(
+                    code=f"sxid.{code}",
+                    time=o.time,
+                    tier=2,
+                    role="root" if fatal == "fatal" else "info",
+                    node=node,
+                    entity=f"nvswitch/{switch}",
+                    evidence=(o.id,),
+                    domain="hardware",
+                    subdomain="accelerator_fabric",
+                    strength="lethal" if fatal == "fatal" else "none",
+                    order=4,
+                    attrs={"sxid": int(code), **o.attrs},
+                    drill=bool(o.attrs.get("drill")),
+                )
+            )
+    return [*case.symptoms, *found]
+
+
+@rule(name="ExtractAer", kind="extractor", phase="EXTRACT")
+def extract_aer(case: Case) -> list[Symptom]:
+    """An uncorrectable fatal PCIe error, or containment (DPC), cuts a device off.
+
+    Needs the severity word or the DPC line. Must not take correctable or non-fatal errors for losses: a
+    completion time-out is what a dying device causes, and unsupported requests are probing.
+    """
+    found = []
+    for group in case.view.groups("aer"):
+        _, node, bdf, severity, recovery, _ = group.key
+        for o in group.occurrences():
+            if recovery == "successful":
+                continue
+            errors = set(o.attrs.get("errors") or ())
+            lethal = recovery == "dpc" or severity == "fatal" or bool(errors & _FATAL_PCIE)
+            if severity == "correctable":
+                lethal = False
+            found.append(
+                Symptom(
+                    code=f"aer.{recovery or severity}",
+                    time=o.time,
+                    tier=2 if lethal else 9,
+                    role="root" if lethal else "info",
+                    node=node,
+                    entity=_pcie_entity(o.attrs.get("attached"), bdf),
+                    evidence=(o.id,),
+                    domain="hardware",
+                    subdomain="pcie",
+                    strength="lethal" if lethal else "none",
+                    order=0,
+                    attrs={"bdf": bdf, **o.attrs},
+                    drill=bool(o.attrs.get("drill")),
+                )
+            )
+    return [*case.symptoms, *found]
+
+
+def _pcie_entity(attached: str | None, bdf: str) -> str:
+    return f"gpu/{attached}" if attached and attached.startswith("GPU-") else f"pci/{bdf}"
+
+
+@rule(name="ExtractKernelLines", kind="extractor", phase="EXTRACT")
+def extract_kernel_lines(case: Case) -> list[Symptom]:
+    """Panics, lockups, OOM kills, NIC health and storage stalls speak for their node.
+
+    Needs a kernel line. Must not take an OOM kill in another job's memory cgroup for this attempt's.
+    """
+    found = []
+    for group in case.view.groups("kernel"):
+        _, node, category, code, _, _ = group.key
+        role = kernel_roles().get(category)
+        if role is None:
+            continue
+        for o in group.occurrences():
+            message = o.attrs.get("message", "")
+            other = _OTHER_JOB.search(message)
+            foreign = category == "oom_kill" and other is not None and other[1] != case.view.job_id
+            stuck = _STUCK.search(message)
+            latency = float(stuck[1] or stuck[2]) if stuck else role.latency_s
+            strength = role.strength
+            found.append(
+                Symptom(
+                    code=code or f"kernel.{category}",
+                    time=o.time,
+                    tier=role.tier,
+                    role="root" if strength != "none" else "info",
+                    node=node,
+                    entity=_kernel_entity(category, o.attrs),
+                    evidence=(o.id,),
+                    domain=role.domain,
+                    subdomain=role.subdomain,
+                    strength=strength,
+                    start=o.time - from_seconds(latency) if latency else None,
+                    lasting=role.lasting,
+                    order=0 if category == "panic" else 1,
+                    attrs={"category": category, "foreign": foreign, **o.attrs},
+                    drill=bool(o.attrs.get("drill")),
+                )
+            )
+    return [*case.symptoms, *found]
+
+
+def _kernel_entity(category: str, attrs: dict[str, Any]) -> str:
+    device = attrs.get("device")
+    if category in ("nic_driver", "nic_firmware") and device:
+        return f"pci/{device}" if ":" in device else f"port/{device}/1"
+    if category in ("storage_stall", "filesystem") and (attrs.get("server") or device):
+        return f"filesystem/{attrs.get('server') or device}"
+    return "node"

@@ -1,0 +1,176 @@
+"""Extractor: recognised lines of the workload, its launcher and its scheduler -> symptoms."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from correlator.attribution.case import Case
+from correlator.attribution.knowledge import (
+    WC_FLUSH,
+    LogRole,
+    cascade_exceptions,
+    cascade_words,
+    log_roles,
+)
+from correlator.attribution.registry import rule
+from correlator.attribution.symptom import Role, Strength, Symptom
+from correlator.attribution.view import AttemptView
+from correlator.evidence.sketch import Group, Occurrence
+from topics.time import from_seconds
+
+__all__ = ["extract_logs"]
+
+_UNKNOWN: Final = LogRole("info", 9, None, None, "none")
+RETRY_EXCEEDED: Final = 12
+_INTENTS: Final = {
+    "time_limit": "time_limit",
+    "deadline": "time_limit",
+    "preemption": "preemption",
+    "by_user": "user_cancel",
+    "kubernetes.preempted": "preemption",
+    "kubernetes.suspended": "preemption",
+    "kubernetes.deadline": "time_limit",
+    "kubernetes.api_evicted": "user_cancel",
+}
+_DEVICE_FATAL: Final = re.compile(r"device fatal|local catastrophic", re.IGNORECASE)
+_SUSPECT_SIGNALS: Final = frozenset({4, 7, 8, 9, 11})
+"""Of a worker: it did not end itself because another one failed (6 and 15 are how teardown looks)."""
+
+
+@rule(name="ExtractLogs", kind="extractor", phase="EXTRACT")
+def extract_logs(case: Case) -> list[Symptom]:
+    """A recognised line says what its code says, about the node and rank that printed or are named in it.
+
+    Needs the code. Must not take exceptions that only carry another rank's failure for causes, nor
+    flushed work requests for errors, nor a launcher's node for the node that it reports on.
+    """
+    found: list[Symptom] = []
+    for group in case.view.groups("log"):
+        role = log_roles().get(group.key[1], _UNKNOWN)
+        for occurrence in group.occurrences():
+            found.append(_symptom(case.view, group, occurrence, role))
+    return [*case.symptoms, *found]
+
+
+def _symptom(view: AttemptView, group: Group, o: Occurrence, role: LogRole) -> Symptom:
+    code = group.key[1]
+    a = o.attrs
+    details: dict[str, Any] = a.get("details") or {}
+    node, rank = _speaks_of(view, o, details)
+    kind: Role = role.role
+    tier, domain, subdomain = role.tier, role.domain, role.subdomain
+    strength: Strength = role.strength
+    peer, onset = None, None
+    attrs: dict[str, Any] = {"status": a.get("status"), "device": a.get("device"), "details": details}
+    if details.get("teardown"):
+        kind, tier, strength = "teardown", 8, "none"
+    elif code == "python.exception":
+        if is_cascade(str(details.get("exception", "")), str(details.get("message", ""))):
+            kind, tier, strength = "effect", 6, "none"
+        elif details.get("uncaught"):
+            strength = "lethal"
+    elif code == "nccl.ib_completion_error":
+        if a.get("status") == WC_FLUSH or details.get("follows"):
+            kind, tier = "teardown", 8
+        elif a.get("status") == RETRY_EXCEEDED:
+            onset = o.time - view.budget_band_ns[1]
+    elif code == "pytorch.watchdog_timeout":
+        waited = a.get("timeout_s") or view.group_timeout_s
+        onset = o.time - from_seconds(float(waited))
+    elif code == "nccl.async_event" and _DEVICE_FATAL.search(str(details.get("event", a.get("message", "")))):
+        kind, tier, strength = "root", 3, "likely"
+        domain, subdomain = "hardware", "network_hca"
+    elif kind == "intent":
+        subdomain = _INTENTS.get(str(details.get("cause", code)))
+        if subdomain is None:
+            kind, tier, domain = "teardown", 8, None
+            attrs["node_failure"] = details.get("cause") == "node_failure"
+    elif kind == "root" and subdomain == "host_oom":
+        rank = None
+    if kind == "blame":
+        peer, kind = _peer(view, a)
+    if kind == "teardown" and a.get("signal") in _SUSPECT_SIGNALS:
+        attrs["suspect"] = True
+    if kind == "effect" and tier == 5:
+        attrs["suspect"] = True
+    return Symptom(
+        code=code,
+        time=o.time,
+        tier=tier,
+        role=kind,
+        node=node,
+        entity=_entity(code, domain, subdomain, rank, details, a),
+        evidence=(o.id,),
+        domain=domain if kind in ("root", "intent") else None,
+        subdomain=subdomain if kind in ("root", "intent") else None,
+        strength=strength if kind == "root" else "none",
+        onset=onset,
+        rank=rank,
+        peer=peer,
+        ranks=group.ranks,
+        attrs={**attrs, "group": "|".join(group.key[1:]), "signal": a.get("signal"), "exit": a.get("exit_code")},
+        drill=bool(a.get("drill")),
+    )
+
+
+def _speaks_of(view: AttemptView, o: Occurrence, details: dict[str, Any]) -> tuple[str | None, int | None]:
+    """The node and rank that a line is about: a launcher or scheduler reports on others."""
+    node, rank = o.node, o.rank
+    named = details.get("node") or details.get("host")
+    if isinstance(named, str) and (other := view.node_named(named)) is not None:
+        node = other
+    if rank is None:
+        local = details.get("local_rank")
+        if isinstance(local, int) and node is not None:
+            rank = view.rank_on(node, local)
+    if rank is not None and node is None:
+        node = view.node_of_rank(rank)
+    return node, rank
+
+
+def _peer(view: AttemptView, a: dict[str, Any]) -> tuple[str | None, Role]:
+    printed = a.get("peer")
+    if printed is None:
+        return None, "effect"
+    return view.node_of_peer(printed) or printed, "blame"
+
+
+def _entity(
+    code: str,
+    domain: str | None,
+    subdomain: str | None,
+    rank: int | None,
+    details: dict[str, Any],
+    a: dict[str, Any],
+) -> str | None:
+    if domain == "storage":
+        name = details.get("server") or details.get("mount") or mount_of(details.get("path"))
+        return f"filesystem/{name}" if name else "node"
+    if domain == "hardware" and subdomain == "network_hca" and a.get("device"):
+        return f"port/{str(a['device']).replace(':', '/')}"
+    if domain in ("host", "hardware"):
+        return "node"
+    if subdomain == "numerical":
+        return None
+    if rank is not None:
+        return f"rank/{rank}"
+    return "node" if domain == "workload" else None
+
+
+def mount_of(path: object) -> str | None:
+    """The part of a path that is likely its mount: its first directory."""
+    if not isinstance(path, str) or not path.startswith("/"):
+        return None
+    first = path.split("/")[1]
+    return f"/{first}" if first else None
+
+
+def is_cascade(exception: str, message: str) -> bool:
+    """Whether an exception only tells that another rank, or the launcher, failed."""
+    if exception.rpartition(".")[2] in cascade_exceptions():
+        return True
+    text = message.lower()
+    if exception.rpartition(".")[2] not in ("RuntimeError", "TimeoutError", "OSError", "Exception", "ValueError"):
+        return False
+    return any(word in text for word in cascade_words())

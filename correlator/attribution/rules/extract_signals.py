@@ -1,0 +1,124 @@
+"""Extractors: windowed signals -> symptoms."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from correlator.attribution.case import Case
+from correlator.attribution.knowledge import signal_roles
+from correlator.attribution.registry import rule
+from correlator.attribution.symptom import Symptom
+from correlator.evidence.spans import Span
+from topics.time import from_seconds
+
+__all__ = ["extract_outages", "extract_signals"]
+
+_QUIET: Final = frozenset({"info"})
+
+
+@rule(name="ExtractSignals", kind="extractor", phase="EXTRACT")
+def extract_signals(case: Case) -> list[Symptom]:
+    """A signal is a condition of one entity, of a kind that its name gives.
+
+    Needs the signal. Must not take a retracted one, or one of mere information, for trouble.
+    """
+    found = []
+    for name, role in sorted(signal_roles().items()):
+        for node, entity, span in case.view.spans(name):
+            if retracted(span):
+                continue
+            strength = "none" if span.severity in _QUIET else role.strength
+            found.append(
+                Symptom(
+                    code=name,
+                    time=span.since,
+                    tier=role.tier,
+                    role="root" if strength != "none" else "info",
+                    node=node,
+                    entity=entity,
+                    evidence=tuple(i for _, i in span.ids),
+                    domain=role.domain,
+                    subdomain=role.subdomain,
+                    strength=strength,
+                    until=span.last_time if span.cleared else None,
+                    lasting=role.lasting,
+                    order=role.order,
+                    attrs={"slows_if_felt": role.slows, "value": span.value, **span.detail},
+                    drill=span.drill,
+                )
+            )
+    return [*case.symptoms, *found]
+
+
+@rule(name="ExtractOutages", kind="extractor", phase="EXTRACT")
+def extract_outages(case: Case) -> list[Symptom]:
+    """A port that is not ACTIVE is out, from its transition on, or as the ranks of its node print it.
+
+    Needs `port_outage`, or the verbs events in a rank's log. Must not count one outage twice because both
+    tell of it.
+    """
+    view = case.view
+    found: list[Symptom] = []
+    seen: dict[tuple[str, str], list[tuple[int, int | None]]] = {}
+    for node, entity, span in view.spans("port_outage"):
+        if retracted(span):
+            continue
+        end = span.last_time if span.cleared else None
+        start = span.since
+        bound = span.detail.get("upper_bound_s")
+        if span.value is None and span.cleared and isinstance(bound, int | float):
+            start = end - from_seconds(float(bound)) if end is not None else start
+        seen.setdefault((node, entity), []).append((start, end))
+        found.append(
+            Symptom(
+                code="port_outage",
+                time=start,
+                tier=3,
+                role="root",
+                node=node,
+                entity=entity,
+                evidence=tuple(i for _, i in span.ids),
+                domain="hardware",
+                subdomain="network_hca_port",
+                strength="likely",
+                until=end,
+                lasting=True,
+                attrs={"known": span.value is not None or not span.cleared, **span.detail},
+                drill=span.drill,
+            )
+        )
+    for (node, device), log in sorted(view.store.port_logs.items()):
+        entity = f"port/{device}"
+        for outage in log.outages():
+            if _overlaps(seen.get((node, entity), []), outage.start, outage.end, view.eps(node)):
+                continue
+            found.append(
+                Symptom(
+                    code="nccl.port_error",
+                    time=outage.start,
+                    tier=3,
+                    role="root",
+                    node=node,
+                    entity=entity,
+                    evidence=outage.ids,
+                    domain="hardware",
+                    subdomain="network_hca_port",
+                    strength="likely",
+                    until=outage.end,
+                    lasting=True,
+                    attrs={"known": True},
+                )
+            )
+    return [*case.symptoms, *found]
+
+
+def retracted(span: Span) -> bool:
+    return bool(span.detail.get("retracted"))
+
+
+def _overlaps(known: list[tuple[int, int | None]], start: int, end: int | None, eps: int) -> bool:
+    slack = eps + from_seconds(1.0)
+    return any(
+        (until is None or start <= until + slack) and (end is None or end >= since - slack)
+        for since, until in known
+    )

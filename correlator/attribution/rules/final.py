@@ -1,0 +1,146 @@
+"""FINAL and POST_OUTCOME: slow runs, errors that could be either, paths, and what coverage forbids to say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from correlator.attribution.blame import edges, ends
+from correlator.attribution.case import Case
+from correlator.attribution.outcome import Verdict, insufficient
+from correlator.attribution.registry import outcome_rule, rule
+from correlator.attribution.symptom import Symptom
+from topics.derived import Culprit
+from topics.time import NS_PER_S
+
+__all__ = ["ambiguous_gpu_error", "coverage_gap", "fabric_path", "slow_but_running"]
+
+EITHER: Final = frozenset({"cuda.launch_failure", "cuda.illegal_instruction", "cuda.invalid_pc",
+                           "cuda.hardware_stack", "cuda.launch_timeout"})  # fmt: skip
+KERNEL: Final = ("kmsg",)
+SEEN_ALL: Final = ("kmsg", "nvml", "ib_port")
+FELT: Final = 1.2
+"""Steps this much slower than before are felt."""
+
+
+@rule(name="SlowButRunning", kind="refiner", phase="FINAL", order=10)
+def slow_but_running(case: Case) -> Sequence[Symptom]:
+    """A condition that slows a device down, while steps take longer than before, degrades the run.
+
+    Needs a running attempt without trouble, and a throttle or downgrade that goes on; steps that are slower
+    than before it, where steps are known. Must not catch a throttle that nobody feels, or that is over.
+    """
+    view = case.view
+    if view.job is None or view.job.state != "RUNNING" or case.trouble or case.roots:
+        return case.symptoms
+
+    def check(s: Symptom) -> Symptom:
+        if not s.attrs.get("slows_if_felt") or s.strength == "none" or not _felt(case, s):
+            return s
+        return s.but(strength="likely", attrs={**s.attrs, "slows": True})
+
+    return case.change(check)
+
+
+def _felt(case: Case, s: Symptom) -> bool:
+    times = case.view.store.progress.distinct()
+    if len(times) < 4:
+        return s.until is None
+    gaps = [(b, b - a) for a, b in zip(times, times[1:], strict=False)]
+    before = sorted(gap for at, gap in gaps if at <= s.time)
+    end = s.until if s.until is not None else case.view.now
+    during = sorted(gap for at, gap in gaps if s.time < at <= end + gap)
+    if not before or not during:
+        return s.until is None
+    if s.until is not None and times[-1] > s.until + 3 * before[len(before) // 2]:
+        return False
+    return during[len(during) // 2] >= FELT * before[len(before) // 2]
+
+
+@rule(name="AmbiguousGpuError", kind="refiner", phase="FINAL", order=20)
+def ambiguous_gpu_error(case: Case) -> Sequence[Symptom]:
+    """An "unspecified launch failure" and its like are the program's or the GPU's: both stay candidates.
+
+    Needs such an error as the first trouble of the attempt, with no root. Must not catch one that came
+    after other trouble, or where an XID says more.
+    """
+    if case.roots or case.first_effect is None or case.intents:
+        return case.symptoms
+    found = [s for s in case.active if s.code in EITHER and s.time <= case.first_effect + case.view.eps(s.node)]
+    if not found:
+        return case.symptoms
+    first = min(found, key=lambda s: (s.time, s.sort_key()))
+    code = first.but(role="root", strength="likely", domain="workload", subdomain="gpu_code_fault",
+                     entity=f"rank/{first.rank}" if first.rank is not None else "node")  # fmt: skip
+    hardware = code.but(domain="hardware", subdomain="accelerator_gpu")
+    return [*(s for s in case.symptoms if s is not first), code, hardware]
+
+
+@rule(name="FabricPath", kind="refiner", phase="FINAL", order=30)
+def fabric_path(case: Case) -> Sequence[Symptom]:
+    """Pairs of nodes that lose each other, without a node in common or a fault on any: the path between.
+
+    Needs exhausted retries (status 12) between at least two disjoint pairs, and nodes that all see and
+    report nothing. Must not catch one pair (either end may be at fault), or a node that all edges touch.
+    """
+    if case.roots or case.intents:
+        return case.symptoms
+    found = [e for e in edges(case) if e.code == "nccl.ib_completion_error" and e.attrs.get("status") == 12]
+    pairs = {frozenset((e.node or "", e.peer or "")) for e in found}
+    if len(pairs) < 2 or frozenset.intersection(*pairs) or _one_side(found):
+        return case.symptoms
+    nodes = sorted({n for pair in pairs for n in pair})
+    at = min(e.time for e in found)
+    if any(case.view.blind(n, at, ("kmsg", "ib_port")) for n in nodes):
+        return case.symptoms
+    path = Symptom(
+        code="fabric.path",
+        time=min(e.onset if e.onset is not None else e.time for e in found),
+        tier=3,
+        role="root",
+        entity="fabric",
+        evidence=tuple(sorted({i for e in found for i in e.evidence})),
+        domain="hardware",
+        subdomain="network_fabric",
+        strength="likely",
+        nodes=frozenset(nodes),
+    )
+    return [*case.symptoms, path]
+
+
+def _one_side(found: Sequence[Symptom]) -> bool:
+    """Two edges could still be one sick node on each side; three disjoint ones are beyond chance."""
+    taken: set[str] = set()
+    disjoint = 0
+    for e in sorted(found, key=lambda s: s.sort_key()):
+        if e.node and e.peer and not {e.node, e.peer} & taken:
+            taken |= {e.node, e.peer}
+            disjoint += 1
+    return disjoint < 2
+
+
+@outcome_rule(name="CoverageGap", order=10)
+def coverage_gap(case: Case, verdict: Verdict) -> Verdict:
+    """What nobody could have seen can't be ruled out: then the verdict is insufficient evidence.
+
+    Needs a verdict that rests on the absence of a hardware finding (a GPU error without an XID, a rank that
+    did not join), or effects that point at another node, where that node's kernel log was not read. Must not
+    weaken a verdict that stands on findings of its own.
+    """
+    if not verdict.firm or verdict.domain in ("none", "scheduler"):
+        return verdict
+    at = case.onset if case.onset is not None else case.view.now
+    for s in verdict.cause:
+        blind_here = s.node is not None and bool(case.view.blind(s.node, at, KERNEL))
+        if blind_here and (s.attrs.get("by_absence") or (s.subdomain == "gpu_code_fault" and "xid" not in s.attrs)):
+            return insufficient(case, verdict, (Culprit(node=s.node, entity="node"),))
+    blamed = ends(case)
+    culprits = {c.node for c in verdict.culprits}
+    first = case.first_effect
+    if blamed and first is not None and culprits - {None} and not culprits & set(blamed):
+        sure = all(s.strength == "lethal" and s.tier <= 4 for s in verdict.cause)
+        unseen = [n for n in blamed if case.view.blind(n, at, KERNEL)]
+        early = [e for e in edges(case) if e.peer in unseen and e.time < min(s.time for s in verdict.cause) - NS_PER_S]
+        if unseen and (not sure or early):
+            return insufficient(case, verdict, tuple(Culprit(node=n, entity="node") for n in unseen))
+    return verdict

@@ -1,0 +1,190 @@
+"""JOB: across nodes. What came too late, what the scheduler decided, and which cause has priority."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from correlator.attribution.blame import ends, explained_by
+from correlator.attribution.case import Case
+from correlator.attribution.registry import rule
+from correlator.attribution.symptom import Symptom
+from topics.time import NS_PER_S, from_seconds, seconds
+
+__all__ = [
+    "after_effect",
+    "gb200_priority_root_cause",
+    "same_error",
+    "scheduler_intent",
+    "uncorroborated_suspicion",
+]
+
+EVERYWHERE: Final = 0.25
+
+
+@rule(name="SameError", kind="refiner", phase="JOB", order=10)
+def same_error(case: Case) -> Sequence[Symptom]:
+    """One error that many ranks raise alike is the program's, and has no culprit.
+
+    Needs errors with the same text but for numbers and names. On at least a quarter of the ranks it is
+    everywhere; on fewer, all of them are named. Must not join different errors.
+    """
+    groups: dict[str, list[Symptom]] = {}
+    for s in case.local_errors:
+        if "group" in s.attrs:
+            groups.setdefault(f"{s.subdomain}|{s.attrs['group']}", []).append(s)
+    changes: dict[Symptom, Symptom] = {}
+    for found in groups.values():
+        first = min(found, key=lambda s: (s.time, s.sort_key()))
+        near = [s for s in found if s.time <= first.time + 60 * NS_PER_S]
+        ranks = first.ranks.bit_count()
+        if ranks < 2:
+            others = [s for s in near if s is not first]
+            changes.update({s: s.demote("SameError", "the same error again") for s in others})
+            continue
+        world = case.view.world_size
+        everywhere = ranks >= max(2, EVERYWHERE * world) if world else ranks >= 4
+        for s in near:
+            if everywhere and s is not first:
+                changes[s] = s.demote("SameError", f"the same error on {ranks} ranks")
+            elif everywhere:
+                changes[s] = s.but(node=None, entity=None, rank=None, nodes=frozenset(x.node for x in near if x.node))
+            else:
+                changes[s] = s.but(attrs={**s.attrs, "joint": True})
+    return [changes.get(s, s) for s in case.symptoms]
+
+
+@rule(name="AfterEffect", kind="filter", phase="JOB", order=20)
+def after_effect(case: Case) -> Sequence[Symptom]:
+    """What begins, or can first have hurt, after the trouble was seen is not its cause.
+
+    Needs the first effect, within the clock error of the nodes. On the node that the effect is about, a
+    cause may be told some seconds late. Must not catch the error that is itself the first effect.
+    """
+    first = case.first_effect
+    if first is None:
+        return case.symptoms
+    grace = from_seconds(case.view.settings.after_effect_s)
+    spots = {
+        n
+        for s in case.trouble
+        if s.time <= first + case.view.eps(s.node)
+        for n in (s.node, s.peer)
+        if n
+    }
+
+    def check(s: Symptom) -> Symptom:
+        if s.role != "root":
+            return s
+        eps = case.view.eps(s.node)
+        late = s.begins - first
+        allowed = eps + (grace if s.tier <= 4 and s.node in spots else 0)
+        if late > allowed:
+            return s.demote("AfterEffect", f"begins {seconds(late):.3g} s after the first effect")
+        if s.kills > first + eps and s.kill is not None:
+            return s.demote(
+                "AfterEffect", f"could hurt only {seconds(s.kills - first):.3g} s after the first effect"
+            )
+        return s
+
+    return case.change(check)
+
+
+@rule(name="SchedulerIntent", kind="filter", phase="JOB", order=30)
+def scheduler_intent(case: Case) -> Sequence[Symptom]:
+    """A scheduler that ended a healthy attempt explains everything that follows.
+
+    Needs its decision, steps on time until then, and no trouble before. Otherwise it only ended what was
+    broken, and the end state is all that it explains. Must not excuse a hang that ran into its limit.
+    """
+    if not case.intents:
+        return case.symptoms
+    decided = min(s.time for s in case.intents)
+    eps = case.view.widest_eps
+    before = [
+        s
+        for s in case.trouble
+        if s.time < decided - eps or (s.onset is not None and s.code == "training.stall")
+    ]
+    roots = [s for s in case.roots if s.kills < decided - eps and (s.tier <= 3 or before)]
+    if before or (roots and not _on_time(case, decided)):
+        return case.change(
+            lambda s: s.demote("SchedulerIntent", "the attempt was broken before") if s.role == "intent" else s
+        )
+    return case.change(
+        lambda s: (
+            s
+            if s.role in ("intent", "info")
+            else s.demote("SchedulerIntent", "the scheduler ended a healthy attempt")
+        )
+    )
+
+
+def _on_time(case: Case, until: int) -> bool:
+    """Steps were reported at their usual pace until then."""
+    progress = case.view.store.progress
+    last, interval = progress.last(), progress.interval()
+    return last is not None and interval is not None and until - last <= 2 * interval
+
+
+@rule(name="UncorroboratedSuspicion", kind="filter", phase="JOB", order=40)
+def uncorroborated_suspicion(case: Case) -> Sequence[Symptom]:
+    """What only may end an attempt has not ended one whose effects all point elsewhere.
+
+    Needs blame edges between nodes. Must not lower what is lethal by itself, or anything when the effects
+    point nowhere.
+    """
+    blamed = set(ends(case))
+    if not blamed:
+        return case.symptoms
+
+    def check(s: Symptom) -> Symptom:
+        if s.role != "root" or s.strength != "likely" or s.node is None or s.tier == 5:
+            return s
+        if s.node in blamed or explained_by(s, (e for e in case.effects if e.role != "wait")):
+            return s
+        return s.demote("UncorroboratedSuspicion", f"the effects point at {', '.join(sorted(blamed)[:4])}")
+
+    return case.change(check)
+
+
+@rule(name="Gb200PriorityRootCause", kind="filter", phase="JOB", order=50)
+def gb200_priority_root_cause(case: Case) -> Sequence[Symptom]:
+    """Of several possible causes the earlier and surer one has priority; what can't be told apart stays.
+
+    Needs roots on different places. One comes before another when it began earlier by more than the clock
+    error of both and its effects are not later; a certain one goes before a likely one whose effects it
+    explains as well. Must not choose between causes closer than the clock error.
+    """
+    roots = case.roots
+    specific = tuple(e for e in case.effects if e.role == "blame" or (e.role == "effect" and e.node))
+    lowered: dict[Symptom, str] = {}
+    for one in roots:
+        for other in roots:
+            if one is other or one in lowered or other in lowered:
+                continue
+            if (why := _goes_before(one, other, specific, case)) is not None:
+                lowered[other] = why
+    return case.change(
+        lambda s: s.demote("Gb200PriorityRootCause", lowered[s]) if s in lowered else s
+    )
+
+
+def _goes_before(a: Symptom, b: Symptom, effects: tuple[Symptom, ...], case: Case) -> str | None:
+    if a.place == b.place and a.subdomain == b.subdomain:
+        return f"the same as {a.code} before" if (a.begins, a.sort_key()) < (b.begins, b.sort_key()) else None
+    if a.attrs.get("joint") and b.attrs.get("joint") and a.subdomain == b.subdomain:
+        return None
+    of_a, of_b = explained_by(a, effects), explained_by(b, effects)
+    window = case.view.eps(a.node) + case.view.eps(b.node)
+    if a.strength == "lethal" and b.strength == "likely" and set(of_b) <= set(of_a):
+        if a.begins <= b.begins + window or not of_b:
+            return f"{a.code} is certain and explains as much"
+    if a.begins + window < b.begins:
+        first_a = min((e.time for e in of_a), default=None)
+        first_b = min((e.time for e in of_b), default=None)
+        if first_a is None and first_b is not None and a.strength != "lethal":
+            return None
+        if first_a is None or first_b is None or first_a <= first_b + window:
+            return f"{a.code} began {seconds(b.begins - a.begins):.3g} s earlier"
+    return None

@@ -1,0 +1,84 @@
+"""NODE: on each node the finding nearest to the cause speaks; what follows from it is lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from correlator.attribution.case import Case
+from correlator.attribution.registry import rule
+from correlator.attribution.symptom import Symptom
+from topics.time import NS_PER_S, from_seconds
+
+__all__ = ["xid149_and_nvlink_filtering"]
+
+NAME: Final = "Xid149AndNvlinkFiltering"
+SAME_CLOCK_NS: Final = NS_PER_S
+"""Slack between a node's kernel log and its ranks' logs: one clock, two buffers."""
+_OWN_CAUSE: Final = frozenset({"code_exception", "gpu_oom", "numerical", "collective_desync"})
+"""Errors of a program that no device brings about: only what comes after a root can follow from it."""
+_IO: Final = ("OSError", "IOError", "FileNotFoundError", "TimeoutError", "StaleFileHandle", "PermissionError")
+
+
+@rule(name=NAME, kind="filter", phase="NODE")
+def xid149_and_nvlink_filtering(case: Case) -> Sequence[Symptom]:
+    """Of a node's findings the lowest layer stays; higher ones shortly before or after it are its effects.
+
+    Needs a root on the node: a dead kernel over a device, a device over the links that saw it go, a NIC
+    over its ports, any of them over the process errors of its ranks. Must not lower independent faults
+    of two devices, or a program's own error that came first.
+    """
+    lowered: dict[Symptom, tuple[str, str]] = {}
+    adopted: dict[Symptom, str] = {}
+    for node in sorted({s.node for s in case.roots if s.node}):
+        own = [s for s in case.active if s.node == node]
+        heads = sorted((s for s in case.roots if s.node == node and s.tier <= 4), key=_nearness)
+        for head in heads:
+            if head in lowered:
+                continue
+            for other in own:
+                if other is head or other in lowered:
+                    continue
+                if _follows(head, other, case):
+                    lowered[other] = (NAME, f"follows from {head.code} on {node}")
+                    if head.subdomain == "pcie" and other.entity and other.entity.startswith("gpu/"):
+                        adopted.setdefault(head, other.entity)
+    changed = case.change(lambda s: s.demote(*lowered[s]) if s in lowered else s)
+    return [
+        s.but(entity=adopted[s]) if s in adopted and (s.entity or "").startswith("pci/") else s for s in changed
+    ]
+
+
+def _nearness(s: Symptom) -> tuple[object, ...]:
+    return (s.tier, s.order, s.begins, s.sort_key())
+
+
+def _follows(head: Symptom, other: Symptom, case: Case) -> bool:
+    upstream = from_seconds(case.view.settings.upstream_s)
+    if other.role in ("intent", "info"):
+        return False
+    if other.begins < head.begins - upstream:
+        return False
+    if other.role == "root" and other.tier <= 4:
+        return _same_fault(head, other)
+    if other.role == "root" and other.subdomain in _OWN_CAUSE:
+        if other.time < head.begins - SAME_CLOCK_NS:
+            return False
+        if head.strength == "lethal":
+            return True
+        exception = str((other.attrs.get("details") or {}).get("exception", ""))
+        return head.domain == "storage" and exception.rpartition(".")[2] in _IO
+    return True
+
+
+def _same_fault(head: Symptom, other: Symptom) -> bool:
+    """Whether two roots of one node are one fault, told by two layers."""
+    if other.entity == head.entity or head.entity == "node" and head.tier == 1:
+        return True
+    if other.tier > head.tier:
+        if {head.subdomain, other.subdomain} <= {"network_hca", "network_hca_port"}:
+            return True
+        return other.strength == "likely" or head.tier == 1 or other.tier - head.tier >= 2
+    if head.subdomain == "pcie":
+        return other.subdomain in ("accelerator_gpu", "accelerator_fabric", "network_hca")
+    return other.subdomain == "accelerator_fabric" and head.order < other.order

@@ -1,0 +1,73 @@
+"""How far each rank's queue of collectives had come, as the ranks' watchdogs print it.
+
+Who enqueued less than the others never joined the collective that all of them wait for. Kept per process
+group: the ranks that are furthest behind, those furthest ahead, and how many spoke at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+FURTHEST_BEHIND: Final = 64
+FURTHEST_AHEAD: Final = 8
+MAX_RANK: Final = 1 << 20
+
+
+class Queue:
+    """One process group. A rank's first word counts as the least, its last as the most it enqueued."""
+
+    __slots__ = ("ahead", "behind", "ranks")
+
+    def __init__(self) -> None:
+        self.ranks = 0
+        """Bit r: rank r spoke."""
+        self.behind: dict[int, tuple[int, int, str]] = {}
+        """rank -> (enqueued, time, id), the smallest ones"""
+        self.ahead: dict[int, int] = {}
+        """rank -> enqueued, the greatest ones"""
+
+    def add(self, rank: int, enqueued: int, time: int, id_: str) -> bool:
+        if not 0 <= rank < MAX_RANK:
+            return False
+        changed = not self.ranks >> rank & 1
+        self.ranks |= 1 << rank
+        item = (enqueued, time, id_)
+        known = self.behind.get(rank)
+        if known is None or item < known:
+            self.behind[rank] = item
+            if len(self.behind) > FURTHEST_BEHIND:
+                worst = max(self.behind, key=lambda r: (self.behind[r], r))
+                del self.behind[worst]
+                changed |= worst != rank
+            else:
+                changed = True
+        if enqueued > self.ahead.get(rank, -1):
+            self.ahead[rank] = enqueued
+            if len(self.ahead) > FURTHEST_AHEAD:
+                worst = min(self.ahead, key=lambda r: (self.ahead[r], r))
+                del self.ahead[worst]
+                changed |= worst != rank
+            else:
+                changed = True
+        return changed
+
+    def count(self) -> int:
+        return self.ranks.bit_count()
+
+    def most(self) -> int:
+        return max(self.ahead.values(), default=0)
+
+    def to_wire(self) -> list[Any]:
+        return [
+            f"{self.ranks:x}",
+            [[rank, *item] for rank, item in sorted(self.behind.items())],
+            sorted(self.ahead.items()),
+        ]
+
+    @classmethod
+    def from_wire(cls, raw: list[Any]) -> Queue:
+        queue = cls()
+        queue.ranks = int(raw[0], 16)
+        queue.behind = {rank: (enqueued, time, id_) for rank, enqueued, time, id_ in raw[1]}
+        queue.ahead = dict(map(tuple, raw[2]))
+        return queue

@@ -1,0 +1,236 @@
+"""The correlator's core: evidence and job records of one job in, verdicts and actions out.
+
+Keyed by job, so that all evidence of an attempt meets in one place. Evidence may come before the job's
+record and after its end, in any order and more than once. What can't wait (a port at its budget, a lost
+GPU) is decided on the spot; the rest is looked at together a moment later, on timers that travel as `tick`
+records through the job's own partition.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any, Final, Literal, cast
+
+from correlator.attribution.engine import publish, examine
+from correlator.attribution.registry import Rule
+from correlator.attribution.view import AttemptView, Provenance
+from correlator.decisions import Situation, decide
+from correlator.policy import Policy, load_policy
+from correlator.settings import CorrelatorSettings
+from correlator.state import MAX_URGENT, Attempt, JobState
+from correlator.urgency import urgent_name
+from streams.engine.api import NOTHING, Effects, Output, SourceRef
+from topics import ids
+from topics.events import Event, make
+from topics.payloads import Job, Log, Tick
+from topics.time import from_seconds
+
+Phase = Literal["provisional", "fast", "final"]
+
+
+class JobProcessor:
+    """Implements `streams.engine.api.Processor`."""
+
+    name: Final = "correlator"
+    sources: Final = ("evidence", "raw.job")
+
+    def __init__(
+        self,
+        settings: CorrelatorSettings | None = None,
+        policy: Policy | None = None,
+        rules: tuple[Rule, ...] | None = None,
+    ) -> None:
+        self._settings = settings or CorrelatorSettings()
+        self._policy = policy or load_policy(self._settings.policy)
+        self._rules = rules
+        self._jobs: dict[str, JobState] = {}
+        self._heap: list[tuple[int, str]] = []
+        """(due, job id); entries that no longer hold are dropped when they come up."""
+        self._ticked: dict[str, int] = {}
+        """Job -> the deadline for which a tick is on its way."""
+
+    # -- Processor -------------------------------------------------------------------------------------
+    def on_record(self, key: str, source: SourceRef, events: Sequence[Event[Any]], now: int) -> Effects:  # noqa: ARG002
+        job = self._jobs.setdefault(key, JobState(key))
+        touched: dict[int, bool] = {}
+        for event in events:
+            number = self._attempt_of(job, event)
+            if isinstance(event.data, Tick):
+                if number in job.attempts and self._tick(job.attempts[number], event.data):
+                    touched[number] = True
+                continue
+            attempt = job.attempt(number)
+            if event.provenance is not None and attempt.provenance is None:
+                attempt.provenance = event.provenance
+            if attempt.store.add(event):
+                touched[number] = touched.get(number, False) or self._is_urgent(attempt, event)
+                self._wait(attempt, now)
+        if not touched:
+            return NOTHING
+        outputs: list[Output] = []
+        for number, at_once in sorted(touched.items()):
+            attempt = job.attempts[number]
+            if at_once:
+                outputs += self._look(job, attempt, now)
+        for number in [n for n, a in job.attempts.items() if a.due.get("forget", now + 1) <= now]:
+            del job.attempts[number]
+        self._schedule(job)
+        if not job.attempts:
+            del self._jobs[key]
+            return Effects(outputs, delete=True)
+        return Effects(outputs, job.encode())
+
+    def on_due(self, now: int) -> Sequence[Output]:
+        ticks: list[Output] = []
+        while self._heap and self._heap[0][0] <= now:
+            due, key = heapq.heappop(self._heap)
+            job = self._jobs.get(key)
+            if job is None or job.next_due() != due or self._ticked.get(key) == due:
+                continue
+            self._ticked[key] = due
+            ticks += [
+                Output("evidence", key, self._tick_event(key, a.number, due))
+                for a in job.attempts.values()
+                if a.next_due() == due
+            ]
+        return ticks
+
+    def next_due(self) -> int | None:
+        while self._heap:
+            due, key = self._heap[0]
+            job = self._jobs.get(key)
+            if job is not None and job.next_due() == due and self._ticked.get(key) != due:
+                return due
+            heapq.heappop(self._heap)
+        return None
+
+    def load(self, key: str, state: bytes) -> None:
+        self._jobs[key] = JobState.decode(key, state)
+        self._ticked.pop(key, None)
+        self._schedule(self._jobs[key])
+
+    def drop(self, key: str) -> None:
+        self._jobs.pop(key, None)
+        self._ticked.pop(key, None)
+
+    # -- inside ----------------------------------------------------------------------------------------
+    def view(self, job_id: str, number: int, now: int) -> AttemptView | None:
+        """An attempt as it is known, for whoever wants to explain it."""
+        job = self._jobs.get(job_id)
+        attempt = job.attempts.get(number) if job else None
+        return self._view(job_id, attempt, now) if attempt is not None else None
+
+    def _view(self, job_id: str, attempt: Attempt, now: int) -> AttemptView:
+        provenance = cast("Provenance", attempt.provenance or "live")
+        return AttemptView(job_id, attempt.number, attempt.store, self._settings, now, provenance)
+
+    @staticmethod
+    def _attempt_of(job: JobState, event: Event[Any]) -> int:
+        if isinstance(event.data, Job):
+            return event.data.attempt
+        if event.attempt is not None:
+            return event.attempt
+        if isinstance(event.data, Log) and event.data.attempt is not None:
+            return event.data.attempt
+        return max(job.attempts, default=1)
+
+    def _is_urgent(self, attempt: Attempt, event: Event[Any]) -> bool:
+        name = urgent_name(event)
+        if name is None or name in attempt.urgent or len(attempt.urgent) >= MAX_URGENT:
+            return False
+        attempt.urgent.add(name)
+        return True
+
+    def _wait(self, attempt: Attempt, now: int) -> None:
+        """Look again soon, together with what else arrives."""
+        attempt.due.setdefault("settle", now + from_seconds(self._settings.settle_s))
+        job = attempt.store.job.job()
+        view = self._view("", attempt, now)
+        if job is not None and view.end is not None:
+            final = view.end + from_seconds(self._settings.lateness_s)
+            if attempt.phase != "final":
+                attempt.due["final"] = final
+            attempt.due["forget"] = final + from_seconds(self._settings.keep_s)
+
+    @staticmethod
+    def _tick(attempt: Attempt, tick: Tick) -> bool:
+        """Strike out what the tick was for; True when the attempt must be looked at."""
+        passed = [why for why, due in attempt.due.items() if due <= tick.due]
+        for why in passed:
+            if why != "forget":
+                del attempt.due[why]
+        return bool(passed)
+
+    def _look(self, job: JobState, attempt: Attempt, now: int) -> list[Output]:
+        """Compute the verdict; publish it when it says something new, with the actions it asks for."""
+        view = self._view(job.job_id, attempt, now)
+        case, verdict = examine(view, self._rules)
+        troubled = bool(case.roots or case.trouble)
+        phase = self._phase(attempt, view, case.onset if troubled else None, now)
+        self._plan(attempt, view, now)
+        outputs: list[Output] = []
+        event = publish(
+            view, case, verdict, self._rules, cluster=self._settings.cluster,
+            phase=phase, revision=attempt.revision(phase), now=now,
+        )  # fmt: skip
+        digest = ids.fact_id(phase, event.data.model_dump_json(exclude={"revision", "input_hash", "coverage"}))
+        if digest != attempt.digest and not (attempt.phase == "final" and phase != "final"):
+            attempt.digest, attempt.phase = digest, phase
+            attempt.counts[phase] = attempt.counts.get(phase, 0) + 1
+            outputs.append(Output("attributions", job.job_id, event))
+        situation = Situation(
+            self._settings.cluster, case, verdict, phase, event.id, now, attempt.interrupts
+        )
+        for action in decide(situation, self._policy):
+            if action.id in attempt.actions:
+                continue
+            attempt.actions.append(action.id)
+            attempt.interrupts += action.data.action == "interrupt_and_restart"
+            outputs.append(Output("actions", action.partitionkey, action))
+        return outputs
+
+    def _phase(self, attempt: Attempt, view: AttemptView, onset: int | None, now: int) -> Phase:
+        settings = self._settings
+        if attempt.phase == "final" or (
+            view.end is not None and now >= view.end + from_seconds(settings.lateness_s)
+        ):
+            return "final"
+        if onset is None:
+            return "provisional"
+        fast = onset + from_seconds(settings.fast_after_s)
+        if now >= fast:
+            return "fast"
+        attempt.due["fast"] = fast
+        return "provisional"
+
+    @staticmethod
+    def _plan(attempt: Attempt, view: AttemptView, now: int) -> None:
+        """Look again when an open outage reaches the attempt's own budget, and the end of its band."""
+        if view.ended or view.budget_s is None:
+            return
+        for node, entity, span in view.spans("port_outage"):
+            if span.cleared:
+                continue
+            for why, after in zip(("budget", "lethal"), view.budget_band_ns, strict=True):
+                due = span.since + after
+                if due > now:
+                    attempt.due[f"{why} {node} {entity} {span.since}"] = due
+
+    def _schedule(self, job: JobState) -> None:
+        due = job.next_due()
+        if due is not None:
+            heapq.heappush(self._heap, (due, job.job_id))
+
+    def _tick_event(self, job_id: str, attempt: int, due: int) -> Event[Tick]:
+        cluster = self._settings.cluster
+        return make(
+            Tick(due=due, reason="look again"),
+            id=ids.fact_id("tick", cluster, job_id, attempt, due),
+            source=f"/{cluster}/correlator",
+            subject=f"job/{job_id}/{attempt}",
+            time=due,
+            key=job_id,
+            jobid=job_id,
+            attempt=attempt,
+        )
