@@ -22,11 +22,17 @@ from correlator.state import MAX_URGENT, Attempt, JobState
 from correlator.urgency import urgent_name
 from streams.engine.api import NOTHING, Effects, Output, SourceRef
 from topics import ids
+from topics.derived import Attribution
 from topics.events import Event, make
 from topics.payloads import Job, Log, Tick
-from topics.time import from_seconds
+from topics.time import NS_PER_US, from_seconds, seconds
 
 Phase = Literal["provisional", "fast", "final"]
+
+
+def _deadline(start: int, after_s: float) -> int:
+    """In whole microseconds, rounded up: a tick carries its deadline on the wire and must not fall short."""
+    return -(-(start + from_seconds(after_s)) // NS_PER_US) * NS_PER_US
 
 
 class JobProcessor:
@@ -144,14 +150,14 @@ class JobProcessor:
 
     def _wait(self, attempt: Attempt, now: int) -> None:
         """Look again soon, together with what else arrives."""
-        attempt.due.setdefault("settle", now + from_seconds(self._settings.settle_s))
+        attempt.due.setdefault("settle", _deadline(now, self._settings.settle_s))
         job = attempt.store.job.job()
         view = self._view("", attempt, now)
         if job is not None and view.end is not None:
-            final = view.end + from_seconds(self._settings.lateness_s)
+            final = _deadline(view.end, self._settings.lateness_s)
             if attempt.phase != "final":
                 attempt.due["final"] = final
-            attempt.due["forget"] = final + from_seconds(self._settings.keep_s)
+            attempt.due["forget"] = _deadline(final, self._settings.keep_s)
 
     @staticmethod
     def _tick(attempt: Attempt, tick: Tick) -> bool:
@@ -174,7 +180,7 @@ class JobProcessor:
             view, case, verdict, self._rules, cluster=self._settings.cluster,
             phase=phase, revision=attempt.revision(phase), now=now,
         )  # fmt: skip
-        digest = ids.fact_id(phase, event.data.model_dump_json(exclude={"revision", "input_hash", "coverage"}))
+        digest = _digest(event.data)
         if digest != attempt.digest and not (attempt.phase == "final" and phase != "final"):
             attempt.digest, attempt.phase = digest, phase
             attempt.counts[phase] = attempt.counts.get(phase, 0) + 1
@@ -193,12 +199,12 @@ class JobProcessor:
     def _phase(self, attempt: Attempt, view: AttemptView, onset: int | None, now: int) -> Phase:
         settings = self._settings
         if attempt.phase == "final" or (
-            view.end is not None and now >= view.end + from_seconds(settings.lateness_s)
+            view.end is not None and now >= _deadline(view.end, settings.lateness_s)
         ):
             return "final"
         if onset is None:
             return "provisional"
-        fast = onset + from_seconds(settings.fast_after_s)
+        fast = _deadline(onset, settings.fast_after_s)
         if now >= fast:
             return "fast"
         attempt.due["fast"] = fast
@@ -213,7 +219,7 @@ class JobProcessor:
             if span.cleared:
                 continue
             for why, after in zip(("budget", "lethal"), view.budget_band_ns, strict=True):
-                due = span.since + after
+                due = _deadline(span.since, seconds(after))
                 if due > now:
                     attempt.due[f"{why} {node} {entity} {span.since}"] = due
 
@@ -234,3 +240,17 @@ class JobProcessor:
             jobid=job_id,
             attempt=attempt,
         )
+
+
+def _digest(verdict: Attribution) -> str:
+    """What must differ for a new revision to be worth publishing."""
+    symptoms = [(x.code, x.node, x.entity, x.state, x.demoted_by) for x in (*verdict.active, *verdict.interesting)]
+    return ids.fact_id(
+        verdict.phase,
+        verdict.terminal_state,
+        verdict.domain,
+        verdict.subdomain,
+        repr(verdict.candidates),
+        repr(verdict.culprits),
+        repr(sorted(set(symptoms), key=repr)),
+    )

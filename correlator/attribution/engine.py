@@ -65,7 +65,8 @@ def attribution_of(
 ) -> Attribution:
     """The verdict in the shape of the contract."""
     chosen = all_rules() if rules is None else rules
-    lowered = [s.published() for s in case.symptoms if not s.active or s.role == "info"]
+    shown = [s for s in case.symptoms if s.role != "context"]
+    lowered = [s.published() for s in shown if not s.active or s.role == "info"]
     return Attribution.model_validate(
         {
             "job_id": view.job_id,
@@ -78,7 +79,7 @@ def attribution_of(
             "candidates": list(verdict.candidates) or None,
             "culprits": list(verdict.culprits),
             "onset": verdict.onset,
-            "active": [s.published() for s in case.symptoms if s.active and s.role != "info"][:MAX_SYMPTOMS],
+            "active": [s.published() for s in shown if s.active and s.role != "info"][:MAX_SYMPTOMS],
             "interesting": lowered[:MAX_SYMPTOMS],
             "affected_nodes": list(verdict.affected_nodes),
             "coverage": list(verdict.coverage),

@@ -138,7 +138,7 @@ def affected(case: Case) -> tuple[str, ...]:
     """Nodes that cause, suffer or are named in what went wrong."""
     nodes: set[str] = set()
     for symptom in case.symptoms:
-        if symptom.role == "info" or symptom.demoted_by in OUTSIDE:
+        if symptom.role in ("info", "context") or symptom.demoted_by in OUTSIDE:
             continue
         nodes.update(n for n in (symptom.node, symptom.peer, *symptom.nodes) if n)
     known = case.view.node_set

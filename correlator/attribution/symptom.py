@@ -12,10 +12,10 @@ from typing import Any, Final, Literal
 
 from topics import derived
 
-Role = Literal["root", "blame", "wait", "effect", "teardown", "intent", "info"]
+Role = Literal["root", "blame", "wait", "effect", "teardown", "intent", "info", "context"]
 """`root`: may be the cause. `blame`: says that a peer failed it. `wait`: gave up waiting, for nobody in
 particular. `effect`: failed, without saying why. `teardown`: being taken down. `intent`: somebody decided
-to end it. `info`: neither cause nor effect."""
+to end it. `info`: neither cause nor effect. `context`: ordinary life, not worth showing."""
 
 Strength = Literal["lethal", "likely", "weak", "none"]
 """Of a root. `lethal`: by itself ends the work it touches. `likely`: does, if the effects agree.

@@ -14,7 +14,7 @@ from correlator.evidence.store import EvidenceStore
 from correlator.settings import CorrelatorSettings
 from topics.nccl import UNCERTAIN_UNTIL, default_ib_timeout, parse_version, transport_budget_s
 from topics.payloads import Job
-from topics.time import NS_PER_S, from_seconds
+from topics.time import NS_PER_US, from_seconds
 
 PROCESS_GROUP_TIMEOUT_S: Final = 600.0
 """PyTorch's default for NCCL groups (kProcessGroupNCCLDefaultTimeout)."""
@@ -118,10 +118,10 @@ class AttemptView:
         """
         budget = self.budget_s
         if budget is not None:
-            return from_seconds(budget), from_seconds(budget * UNCERTAIN_UNTIL)
+            return _microseconds(budget), _microseconds(budget * UNCERTAIN_UNTIL)
         shortest = transport_budget_s(ib_timeout=default_ib_timeout("2.3.5")) or 0.47
         longest = transport_budget_s(ib_timeout=default_ib_timeout("2.99.0")) or 30.07
-        return from_seconds(shortest), from_seconds(longest * UNCERTAIN_UNTIL)
+        return _microseconds(shortest), _microseconds(longest * UNCERTAIN_UNTIL)
 
     @cached_property
     def failover(self) -> bool:
@@ -264,4 +264,6 @@ def rank_list(text: str) -> list[int]:
     return ranks
 
 
-SECOND: Final = NS_PER_S
+def _microseconds(s: float) -> int:
+    """In whole microseconds, as event times are."""
+    return from_seconds(s) // NS_PER_US * NS_PER_US

@@ -86,7 +86,7 @@ def survived_evidence(case: Case) -> Sequence[Symptom]:
         return case.symptoms
 
     def check(s: Symptom) -> Symptom:
-        if s.role in ("intent", "info", "teardown") or s.subdomain == "numerical":
+        if s.role in ("intent", "info", "context", "teardown") or s.subdomain == "numerical":
             return s
         if s.lasting and s.until is None and s.code != "node_silent":
             return s

@@ -114,7 +114,7 @@ def scheduler_intent(case: Case) -> Sequence[Symptom]:
     return case.change(
         lambda s: (
             s
-            if s.role in ("intent", "info")
+            if s.role in ("intent", "info", "context")
             else s.demote("SchedulerIntent", "the scheduler ended a healthy attempt")
         )
     )

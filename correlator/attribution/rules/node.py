@@ -55,7 +55,7 @@ def _nearness(s: Symptom) -> tuple[object, ...]:
 
 def _follows(head: Symptom, other: Symptom, case: Case) -> bool:
     upstream = from_seconds(case.view.settings.upstream_s)
-    if other.role in ("intent", "info"):
+    if other.role in ("intent", "info", "context"):
         return False
     if other.begins < head.begins - upstream:
         return False
