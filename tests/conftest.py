@@ -7,9 +7,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -19,13 +22,14 @@ from faultwire.broker import docker
 from faultwire.broker.cluster import Cluster, free_ports
 from faultwire.broker.errors import NoBrokerError
 from tests.kafka import Kafka
+from tests.slurm import NoSlurmError, SlurmCluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever asks for the broker carries the marker."""
+    """Whatever asks for the broker, or for Slurm, carries the marker."""
     for item in items:
-        if "broker" in getattr(item, "fixturenames", ()):
-            item.add_marker("broker")
+        for name in {"broker", "slurm"}.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(name)
 
 
 @pytest.fixture(scope="session")
@@ -88,3 +92,28 @@ async def catalogue(kafka: Kafka, topic_prefix: str) -> AsyncIterator[str]:
     await kafka.create_catalogue(topic_prefix)
     yield topic_prefix
     await kafka.delete_prefix(topic_prefix)
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster() -> Iterator[SlurmCluster]:
+    """A real Slurm of four nodes. Skipped where it is not installed; FAULTWIRE_REQUIRE_SLURM=1: failed."""
+    folder = Path(tempfile.mkdtemp(prefix="fw-slurm-", dir="/tmp"))  # munged refuses private parents
+    cluster = SlurmCluster(folder)
+    try:
+        try:
+            cluster.start()
+        except NoSlurmError as exc:
+            if os.environ.get("FAULTWIRE_REQUIRE_SLURM") == "1":
+                pytest.fail(f"FAULTWIRE_REQUIRE_SLURM=1, and there is no Slurm: {exc}", pytrace=False)
+            pytest.skip(f"no Slurm: {exc}")
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def slurm(slurm_cluster: SlurmCluster) -> SlurmCluster:
+    """The cluster with an empty queue and every node in service."""
+    slurm_cluster.reset()
+    return slurm_cluster
