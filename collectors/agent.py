@@ -30,6 +30,11 @@ RESTART_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 ABSENT_RETRY_S: Final = 60.0
 """Hardware may be plugged in and drivers loaded later."""
 
+NAMING: Final = frozenset({"nvml", "ports"})
+"""Readers that find out what the devices are called: the others start when these have looked."""
+
+NAMES_WITHIN_S: Final = 3.0
+
 STATUS_SPACING_S: Final = 1.0
 """A changed status is told at once, but no more often than this."""
 
@@ -82,8 +87,11 @@ class Agent:
     async def run(self, flush_s: float = 5.0) -> None:
         """Until `stop`; then deliver for at most `flush_s` seconds, the rest goes to the spool."""
         delivery = asyncio.create_task(self.sink.run(), name="delivery")
+        naming = [reader for reader in self.readers if reader.name in NAMING]
         tasks = [
-            asyncio.create_task(self._supervise(reader), name=f"reader {reader.name}")
+            asyncio.create_task(
+                self._supervise(reader, () if reader in naming else naming), name=f"reader {reader.name}"
+            )
             for reader in self.readers
         ]
         tasks.append(asyncio.create_task(self._beat(), name="heartbeat"))
@@ -104,7 +112,8 @@ class Agent:
         """Every reader reads what its source holds now; False when not everything was delivered."""
         delivery = asyncio.create_task(self.sink.run(), name="delivery")
         try:
-            await asyncio.gather(*(self._guarded(reader, reader.once) for reader in self.readers))
+            for reader in self.readers:
+                await self._guarded(reader, reader.once)
             self.beat()
             return await self.sink.flush(flush_s)
         finally:
@@ -172,7 +181,12 @@ class Agent:
         self._sequence[source] = number + 1
         return number
 
-    async def _supervise(self, reader: Reader) -> None:
+    async def _supervise(self, reader: Reader, after: Sequence[Reader] = ()) -> None:
+        if after:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(NAMES_WITHIN_S):
+                    while any(other.health.fresh for other in after):  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
         failures = 0
         while True:
             started = self.clock.monotonic()

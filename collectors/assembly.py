@@ -18,6 +18,8 @@ from collectors.delivery.spool import Spool
 from collectors.fold import StormFolder
 from collectors.levels import LevelBoard
 from collectors.live_inventory import LiveInventory
+from collectors.nvml.events import NvmlEventsReader, XidLedger
+from collectors.nvml.reader import Intervals, NvmlReader
 from collectors.parsers.kernel_log import KernelLogParser
 from collectors.port_tracker import PortTracker
 from collectors.positions import Positions
@@ -102,13 +104,16 @@ def readers(parts: Parts) -> list[Reader]:
     settings = parts.settings
     parts.inventory.driver_version = identity.driver_version(settings.proc_root)
     tracker = PortTracker(parts.node.cluster, parts.node.name, parts.levels)
+    ledger = XidLedger()
     ports = _ports(parts, tracker)
+    kmsg = _kmsg(parts, tracker, ports, ledger)
     made: dict[str, Callable[[], Reader]] = {
         "ports": lambda: ports,
         "netlink": lambda: _netlink(parts, tracker, ports),
-        "kmsg": lambda: _kmsg(parts, tracker, ports),
+        "kmsg": lambda: kmsg,
     }
-    return [make() for name, make in made.items() if name in settings.readers]
+    chosen = [make() for name, make in made.items() if name in settings.readers]
+    return [*_nvml(parts, ledger, kmsg), *chosen] if "nvml" in settings.readers else chosen
 
 
 def _ports(parts: Parts, tracker: PortTracker) -> PortsReader:
@@ -141,7 +146,36 @@ def _netlink(parts: Parts, tracker: PortTracker, ports: PortsReader) -> Reader:
     )
 
 
-def _kmsg(parts: Parts, tracker: PortTracker, ports: PortsReader) -> Reader:
+def _nvml(parts: Parts, ledger: XidLedger, kmsg: Reader) -> list[Reader]:
+    settings, node = parts.settings, parts.node
+    sampler = NvmlReader(
+        node.cluster,
+        node.name,
+        parts.levels,
+        parts.clock,
+        parts.stamps,
+        Intervals(
+            settings.nvml_throttle_interval_s,
+            settings.nvml_link_interval_s,
+            settings.nvml_sample_interval_s,
+            settings.nvml_deadline_s,
+        ),
+        found=parts.inventory.set_gpus,
+    )
+    events = NvmlEventsReader(
+        node.cluster,
+        node.name,
+        parts.clock,
+        parts.stamps,
+        ledger,
+        sampler.sample_soon,
+        log_is_read=lambda: kmsg.health.status in {"ok", "degraded"},
+        deadline_s=settings.nvml_deadline_s,
+    )
+    return [sampler, events]
+
+
+def _kmsg(parts: Parts, tracker: PortTracker, ports: PortsReader, ledger: XidLedger) -> Reader:
     settings = parts.settings
 
     def parser() -> KernelLogParser:
@@ -160,6 +194,7 @@ def _kmsg(parts: Parts, tracker: PortTracker, ports: PortsReader) -> Reader:
         accept_userspace=settings.accept_userspace_kmsg,
         port_events=tracker.told,
         counters_refused=ports.leave_counters_alone,
+        xid_told=lambda xid: ledger.note(xid.pci_bdf, xid.xid, parts.clock.monotonic()),
     )
     return KmsgReader(
         settings.kmsg_path,

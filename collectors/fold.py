@@ -64,6 +64,11 @@ class StormFolder:
         fold.add(record)
         return True, told
 
+    def template(self, record: KernelRecord) -> Event[Any] | None:
+        """The event that `record`, when it was counted as a repeat, repeats."""
+        fold = self._texts.get(record.text)
+        return fold.template if fold else None
+
     def passed(self, record: KernelRecord, events: list[Event[Any]]) -> list[Event[Any]]:
         """What of the parsed `events` to send now; only a record that is one XID or SXID is ever folded."""
         if len(events) != 1 or not isinstance(events[0].data, Xid | Sxid):

@@ -27,7 +27,8 @@ class LiveInventory:
         devices = tuple(PortDevice(p.device, p.port, p.netdev, p.bdf, link_layer=p.link_layer) for p in ports)
         self._replace(Inventory(self.current.gpus, devices, self.current.nvlink_peers))
 
-    def add_gpus(self, gpus: Iterable[GpuDevice]) -> None:
+    def set_gpus(self, gpus: Iterable[GpuDevice], driver_version: str | None) -> None:
+        self.driver_version = driver_version or self.driver_version
         known = {gpu.uuid or gpu.bdf: gpu for gpu in (*self.current.gpus, *gpus)}
         self._replace(Inventory(tuple(known.values()), self.current.ports, self.current.nvlink_peers))
 

@@ -69,6 +69,11 @@ class Health:
     lag_s: float | None = None
     version: int = 0
 
+    @property
+    def fresh(self) -> bool:
+        """Nothing was said of it yet."""
+        return self.version == 0
+
     def set(self, status: Status, reason: str | None = None) -> None:
         if (status, reason) != (self.status, self.reason):
             self.status, self.reason = status, reason

@@ -14,6 +14,7 @@ from collectors.fold import StormFolder
 from collectors.parsers.kernel_log import KernelLogParser
 from collectors.parsers.records import KernelRecord
 from topics.events import Event
+from topics.payloads import Xid
 
 _COUNTERS_REFUSED: Final = re.compile(r"mlx5_core (\S+): .*ACCESS_REG\(0x805\) op_mod\(0x1\) failed")
 """A function that may not read its port's registers has the kernel log this at each read of a counter."""
@@ -33,6 +34,7 @@ class KernelLines:
         accept_userspace: bool = False,
         port_events: PortEvents | None = None,
         counters_refused: Callable[[str], None] | None = None,
+        xid_told: Callable[[Xid], None] | None = None,
     ) -> None:
         self.kernel = parser()
         self.userspace = parser()
@@ -40,6 +42,7 @@ class KernelLines:
         self._accept_userspace = accept_userspace
         self._port_events = port_events
         self._counters_refused = counters_refused
+        self._xid_told = xid_told
 
     def feed(self, record: KernelRecord, *, estimated: bool = False) -> list[Event[Any]]:
         """Events to send now. `estimated` marks them: their time is an estimate."""
@@ -47,6 +50,9 @@ class KernelLines:
             return self._from_userspace(record, estimated)
         repeat, summaries = self._folder.repeated(record)
         if repeat:
+            template = self._folder.template(record)
+            if template is not None:
+                self._tell_xid([template])
             return summaries
         if self._counters_refused is not None and record.text.startswith("mlx5_core "):
             refused = _COUNTERS_REFUSED.match(record.text)
@@ -63,6 +69,8 @@ class KernelLines:
             ]
         if estimated:
             events = [event.model_copy(update={"timequality": "backfill"}) for event in events]
+        else:
+            self._tell_xid(events)
         return summaries + self._folder.passed(record, events)
 
     def learn(self, record: KernelRecord) -> None:
@@ -92,6 +100,12 @@ class KernelLines:
             oldest = parser.oldest_pending()
             pending.append(oldest.seq if oldest else None)
         return min([read, *(seq - 1 for seq in pending if seq is not None)])
+
+    def _tell_xid(self, events: list[Event[Any]]) -> None:
+        if self._xid_told is not None:
+            for event in events:
+                if isinstance(event.data, Xid):
+                    self._xid_told(event.data)
 
     def _from_userspace(self, record: KernelRecord, estimated: bool) -> list[Event[Any]]:
         # In drill mode the text counts as the kernel's; `drill` says that nothing may act on it.
