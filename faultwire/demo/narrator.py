@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from collectors.logs.registry import codes as log_codes
 from topics.derived import Action, Attribution, DeadLetter, Health, Signal
 from topics.events import Event
 from topics.payloads import Heartbeat, IbPort, Job, Kernel, Log, Placement, Xid
@@ -28,6 +29,12 @@ STYLES: Final = {
     "note": "bold",
     "error": "bold red",
 }
+
+
+QUIET_CODES: Final = frozenset(
+    code for code, (_, known) in log_codes().items() if known.role in {"setting", "progress"}
+)
+"""Lines that say how a job is set up or how far it is: on the topic, not on the screen."""
 
 
 class Narrator:

@@ -179,7 +179,6 @@ bootstrap = "{bootstrap}"
 partitions = {PARTITIONS}
 
 [collect]
-spool_dir = "{folder / "spool"}"
 state_dir = "{folder / "state"}"
 
 [correlator]
