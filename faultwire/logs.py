@@ -6,12 +6,12 @@ file's name) may hold anything; nothing in it can begin a new line or move a ter
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import sys
 from collections.abc import Iterator
 from typing import Any, Final, Literal, TextIO
-
-import orjson
 
 from topics.time import format_rfc3339
 
@@ -59,11 +59,10 @@ class KeyValueFormatter(logging.Formatter):
 
 
 class JsonFormatter(KeyValueFormatter):
-    """The same fields as one JSON object; a value that JSON does not know is written as text."""
+    """The same fields as one JSON object in ASCII; a value that JSON does not know is written as text."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = {key: _plain(value) for key, value in self.fields(record)}
-        return orjson.dumps(fields, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+        return json.dumps({key: _plain(value) for key, value in self.fields(record)})
 
 
 def quote(text: str) -> str:
@@ -77,14 +76,10 @@ def _escape(char: str) -> str:
     return _SHORT.get(char) or (char if char.isprintable() else f"\\u{ord(char):04x}")
 
 
-def _plain(value: Any) -> Any:
-    """JSON has no half surrogates, which undecodable bytes leave in text, and not every integer."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    return value if isinstance(value, bool | float | type(None)) else _int_or_text(value)
-
-
-def _int_or_text(value: Any) -> Any:
-    if isinstance(value, int) and -(2**63) <= value < 2**63:
+def _plain(value: Any) -> str | int | float | None:
+    """JSON has no half surrogates (undecodable bytes of a log), no NaN, and readers have 64-bit integers."""
+    if value is None or isinstance(value, int) and -(2**63) <= value < 2**63:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
         return value
     return str(value).encode("utf-8", "backslashreplace").decode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -167,21 +167,11 @@ def test_jars_are_fetched_once(tools: Path) -> None:
     assert [path.name for path in first.iterdir()] == ["kafka_2.13-4.3.0.jar"]
 
 
-def _fetch(folders: multiprocessing.SimpleQueue[str]) -> None:
-    folders.put(str(jars.ensure_jars(lambda _: None)))
-
-
-def test_several_processes_fetch_the_jars_once(tools: Path) -> None:
+def test_several_who_need_the_jars_at_once_fetch_them_once(tools: Path) -> None:
     pretend(tools, "mvn", MAVEN)
-    context = multiprocessing.get_context("fork")
-    folders = context.SimpleQueue()
-    fetchers = [context.Process(target=_fetch, args=(folders,)) for _ in range(4)]
-    for fetcher in fetchers:
-        fetcher.start()
-    found = {folders.get() for _ in fetchers}
-    for fetcher in fetchers:
-        fetcher.join()
-    assert found == {str(jars.jars_dir())}
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(lambda _: jars.ensure_jars(lambda _: None), range(4)))
+    assert found == {jars.jars_dir()}
     assert len(calls(tools)) == 1
 
 
