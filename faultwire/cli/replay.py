@@ -104,7 +104,7 @@ def _tell(capture: Capture, plain: bool) -> None:
     from streams.engine.api import Output
 
     now = capture.records[0].event.time if capture.records else 0
-    narrator = Narrator(Console(no_color=plain), clock=lambda: now, plain=plain)
+    narrator = Narrator(Console(no_color=plain), clock=lambda: now, plain=plain, live=False)
 
     def heard(output: Output, at: int) -> None:
         nonlocal now

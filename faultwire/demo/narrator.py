@@ -38,12 +38,18 @@ QUIET_CODES: Final = frozenset(
 
 
 class Narrator:
-    """Prints lines; `clock` gives nanoseconds since the epoch and `t0` is what offsets count from."""
+    """Prints lines; `clock` gives nanoseconds since the epoch and `t0` is what offsets count from.
 
-    def __init__(self, console: Console, clock: Callable[[], int], plain: bool = False) -> None:
+    `live` lines also say how long after it happened a thing was heard.
+    """
+
+    def __init__(
+        self, console: Console, clock: Callable[[], int], *, plain: bool = False, live: bool = True
+    ) -> None:
         self._console = console
         self._clock = clock
         self._plain = plain
+        self._live = live
         self.t0: int | None = None
 
     def note(self, text: str) -> None:
@@ -68,7 +74,7 @@ class Narrator:
         stamp = format_rfc3339(now)[11:23]
         offset = f"{(now - self.t0) / NS_PER_S:+7.2f}s" if self.t0 is not None else " " * 8
         late = ""
-        if at is not None and room in {"raw", "signal"} and now - at < 60 * NS_PER_S:
+        if self._live and at is not None and room in {"raw", "signal"} and now - at < 60 * NS_PER_S:
             late = f"  ({(now - at) / 1e6:.0f} ms after it happened)"
         if self._plain:
             self._console.print(

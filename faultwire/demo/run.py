@@ -73,7 +73,7 @@ class Demo:
         self._seconds = seconds
         self._port = port
         self._fleet = Fleet()
-        self._narrator = Narrator(console, time.time_ns, plain)
+        self._narrator = Narrator(console, time.time_ns, plain=plain)
         self._verdict_came = asyncio.Event()
         self.outcome = Outcome()
 

@@ -53,9 +53,13 @@ NOTHING = Effects()
 class Processor(Protocol):
     """One core. All its sources are partitioned alike, so that a key lives on one worker."""
 
-    name: str
-    sources: tuple[str, ...]
-    """Logical names of the topics it reads."""
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Logical names of the topics it reads."""
+        ...
 
     def on_record(self, key: str, source: SourceRef, events: Sequence[Event[Any]], now: int) -> Effects:
         """Apply one record (a batch of one key). Must be idempotent and independent of arrival order."""
