@@ -78,7 +78,7 @@ def _escape(char: str) -> str:
 
 def _plain(value: Any) -> str | int | float | None:
     """JSON has no half surrogates (undecodable bytes of a log), no NaN, and readers have 64-bit integers."""
-    if value is None or isinstance(value, int) and -(2**63) <= value < 2**63:
+    if value is None or (isinstance(value, int) and -(2**63) <= value < 2**63):
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value

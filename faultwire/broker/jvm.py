@@ -23,7 +23,8 @@ from faultwire.broker.settings import server_properties
 STARTED: Final = "Kafka Server started"
 """Logged by `KafkaRaftServer` once the node is registered, unfenced and serving."""
 
-HEAP_MB: Final = 384
+HEAP_MB: Final = 512
+"""Enough for requests of 10 MB from several clients at once; what is not needed is not taken."""
 
 _TIED: Final = ThreadPoolExecutor(1, "broker-spawn")
 """Linux sends the parent-death signal when the *thread* that forked ends, so tied nodes are started by a
@@ -97,7 +98,7 @@ class JvmNode:
             return
         log = self.spec.log_file
         self._log_start = log.stat().st_size if log.exists() else 0
-        heap = (f"-Xms{HEAP_MB // 2}m", f"-Xmx{HEAP_MB}m")
+        heap = (f"-Xms{HEAP_MB // 4}m", f"-Xmx{HEAP_MB}m")
         command = [*self._java_command(*heap), "kafka.Kafka", str(self._settings)]
         tie = shutil.which("setpriv") if self._tied else None
         if tie is not None:

@@ -31,6 +31,7 @@ def server_properties(
         "min.insync.replicas": in_sync,
         "message.max.bytes": str(MAX_MESSAGE_BYTES),
         "replica.fetch.max.bytes": str(MAX_MESSAGE_BYTES),
+        "queued.max.request.bytes": str(6 * MAX_MESSAGE_BYTES),
         # groups: no waiting for members that a laptop does not have; short sessions may be asked for
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
