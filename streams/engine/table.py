@@ -112,7 +112,6 @@ class OwnedStore(Store):  # type: ignore[misc]
             self.changed.pop(key, None)
             self.outdated.pop(key, None)
 
-
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
         """Nothing: what is not ours went with `on_rebalance`."""
 

@@ -101,7 +101,7 @@ class Watchdog(threading.Thread):
     def check(self, now: float) -> bool:
         """One look; True when the end has been called."""
         if self._stopping():
-            self._stop_since = self._stop_since or now
+            self._stop_since = now if self._stop_since is None else self._stop_since
             if now - self._stop_since > self._stop_timeout_s:
                 return self._finish(f"still stopping after {self._stop_timeout_s:.0f} s")
             return False
@@ -109,7 +109,7 @@ class Watchdog(threading.Thread):
         if problem is None:
             self._since = None
             return False
-        self._since = self._since or now
+        self._since = now if self._since is None else self._since
         return now - self._since > GRACE_S and self._finish(problem)
 
     def _finish(self, why: str) -> bool:

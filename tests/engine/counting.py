@@ -2,7 +2,8 @@
 
 The count has no defence against repeats of its own, so it is exact only if the engine applies every record
 to the surviving state exactly once. Messages: `emit` gives an output whose id is the event's; `due <ns>`
-opens a deadline; `boom` raises; `quiet` changes nothing; `wide` gives an output too large to send.
+opens a deadline, `far <n>` that many in the year 2100; `boom` raises; `quiet` and `quiet-emit` change
+nothing; `forget` deletes the key; `wide` gives an output too large to send.
 """
 
 from __future__ import annotations
@@ -18,28 +19,37 @@ from topics.events import Event, make
 from topics.ids import fact_id
 from topics.payloads import Kernel
 
+FAR_NS = 4_102_444_800_000_000_000
 
-class Boom(Exception):
+
+class BoomError(Exception):
     """What a defect in a core looks like."""
 
 
 class Counting:
     name = "counting"
-    sources = ("raw.node", "raw.check")
+    sources: tuple[str, ...] = ("raw.node", "raw.check")
 
     def __init__(self, who: str = "test") -> None:
         self.who = who
         self.state: dict[str, dict[str, Any]] = {}
         self._heap: list[tuple[int, str]] = []
+        self._open: set[tuple[int, str]] = set()
 
-    def on_record(self, key: str, source: SourceRef, events: Sequence[Event[Any]], now: int) -> Effects:
+    def on_record(
+        self,
+        key: str,
+        source: SourceRef,  # noqa: ARG002
+        events: Sequence[Event[Any]],
+        now: int,  # noqa: ARG002
+    ) -> Effects:
         state = self.state.get(key)
         outputs: list[Output] = []
         changed = False
         for event in events:
             word, _, argument = getattr(event.data, "message", "").partition(" ")
             if word == "boom":
-                raise Boom(event.id)
+                raise BoomError(event.id)
             if word == "forget":
                 self.drop(key)
                 return Effects([self._signal(key, event.id, event.time)], delete=True)
@@ -52,9 +62,12 @@ class Counting:
             state = self.state.setdefault(key, {"count": 0, "due": []})
             state["count"] += 1
             changed = True
+            if word == "far":
+                state["far"] = int(argument)
+                self._await_far(key, state)
             if word == "due":
                 state["due"].append(int(argument))
-                heapq.heappush(self._heap, (int(argument), key))
+                self._await(key, int(argument))
         if not changed or state is None:
             return Effects(outputs) if outputs else NOTHING
         return Effects(outputs, json.dumps(state).encode())
@@ -62,27 +75,35 @@ class Counting:
     def on_due(self, now: int) -> Sequence[Output]:
         outputs = []
         while (due := self.next_due()) is not None and due <= now:
-            _, key = heapq.heappop(self._heap)
-            late_ms = (now - due) / 1e6
-            outputs.append(
-                self._signal(key, fact_id("due", key, due), due, detail={"late_ms": late_ms, "who": self.who})
-            )
+            entry = heapq.heappop(self._heap)
+            self._open.discard(entry)
+            key = entry[1]
+            outputs.append(self._signal(key, fact_id("due", key, due), due))
         return outputs
 
     def next_due(self) -> int | None:
-        while self._heap and self._heap[0][1] not in self.state:
+        while self._heap and self._heap[0] not in self._open:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def load(self, key: str, state: bytes) -> None:
         self.state[key] = json.loads(state)
         for due in self.state[key]["due"]:
-            heapq.heappush(self._heap, (due, key))
+            self._await(key, due)
+        self._await_far(key, self.state[key])
 
     def drop(self, key: str) -> None:
-        self.state.pop(key, None)
-        self._heap = [entry for entry in self._heap if entry[1] != key]
-        heapq.heapify(self._heap)
+        state = self.state.pop(key, {"due": []})
+        for due in (*state["due"], *_far(state)):
+            self._open.discard((due, key))
+
+    def _await_far(self, key: str, state: dict[str, Any]) -> None:
+        for due in _far(state):
+            self._await(key, due)
+
+    def _await(self, key: str, due: int) -> None:
+        self._open.add((due, key))
+        heapq.heappush(self._heap, (due, key))
 
     def _signal(self, key: str, id: str, time: int, detail: dict[str, Any] | None = None) -> Output:
         data = Signal(
@@ -95,8 +116,14 @@ class Counting:
             evidence=[id],
             detail=detail or {"who": self.who},
         )
-        event = make(data, id=fact_id("counted", id), source="/test/counting", subject="node", time=time, key=key)
+        event = make(
+            data, id=fact_id("counted", id), source="/test/counting", subject="node", time=time, key=key
+        )
         return Output("signals", key, event)
+
+
+def _far(state: dict[str, Any]) -> range:
+    return range(FAR_NS, FAR_NS + state.get("far", 0))
 
 
 def output_id(event_id: str) -> str:
@@ -104,8 +131,8 @@ def output_id(event_id: str) -> str:
     return fact_id("counted", event_id)
 
 
-def kernel_event(key: str, number: int | str, message: str = "emit", time: int = 1_700_000_000_000_000_000) -> Event[Any]:
+def kernel_event(
+    key: str, number: int | str, message: str = "emit", time: int = 1_700_000_000_000_000_000
+) -> Event[Any]:
     data = Kernel(category="other", message=message)
-    return make(
-        data, id=f"{key}-{number}", source=f"/test/{key}/kmsg", subject="node", time=time, key=key
-    )
+    return make(data, id=f"{key}-{number}", source=f"/test/{key}/kmsg", subject="node", time=time, key=key)

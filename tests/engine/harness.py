@@ -52,6 +52,23 @@ class Worker:
         lines = (line for line in page.splitlines() if line.startswith(f"faultwire_engine_{name}"))
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if "_created" not in line)
 
+    async def reaches(self, name: str, least: float, timeout_s: float = 30.0) -> None:
+        """Until a metric is that large; raises `AssertionError` with the log."""
+        seen = 0.0
+        try:
+            async with asyncio.timeout(timeout_s):
+                while (seen := await self.metric(name)) < least:
+                    assert self.process.returncode is None, self.tail()
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"{name} is {seen} after {timeout_s} s: {self.tail()}") from None
+
+    async def idles(self, for_s: float = 1.5) -> None:
+        """Until it has read no record for a while."""
+        seen = -1.0
+        while seen != (seen := await self.metric("records")):  # noqa: ASYNC110 - it is another process
+            await asyncio.sleep(for_s)
+
     async def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         await self.process.wait()

@@ -1,7 +1,7 @@
 """A worker process around the counting core: `python -m tests.engine.worker_main SETTINGS_JSON [SWITCH...]`.
 
 Switches change the engine for tests that must show what happens without a safeguard, or when a part of it
-fails: `stock-recovery`, `changelog-fails`, `coordinator-error`.
+fails or is slow.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from faust.tables.recovery import Recovery
 from faust.transport.drivers import aiokafka as driver
@@ -20,6 +21,7 @@ from streams.engine.recovery import SafeRecovery
 from streams.engine.transport import EngineConsumer, EngineConsumerThread
 from streams.settings import EngineSettings
 from tests.engine.counting import Counting
+from topics.catalog import TOPICS
 
 
 def stock_recovery() -> None:
@@ -35,6 +37,17 @@ def stock_recovery() -> None:
     EngineConsumerThread.seek_to_committed = driver.AIOKafkaConsumerThread.seek_to_committed
     EngineConsumer.on_buffer_full = driver.Consumer.on_buffer_full
     EngineConsumer.on_buffer_drop = driver.Consumer.on_buffer_drop
+
+
+def slow_seek() -> None:
+    """The broker takes its time to say what has been committed, while records are already prefetched."""
+    perform_seek = EngineConsumer.perform_seek
+
+    async def slow(self: Any) -> None:
+        await asyncio.sleep(0.1)
+        await perform_seek(self)
+
+    EngineConsumer.perform_seek = slow
 
 
 def changelog_fails() -> None:
@@ -65,10 +78,27 @@ def coordinator_error() -> None:
     GroupCoordinator.ensure_active_group = refused
 
 
-SWITCHES = {
+def silent_coordinator() -> None:
+    """The first join never ends, and nobody says so."""
+    from aiokafka.consumer.group_coordinator import GroupCoordinator
+
+    async def waiting(*_: Any) -> Any:
+        await asyncio.sleep(3600)
+
+    GroupCoordinator.ensure_active_group = waiting
+
+
+def every_raw_topic() -> None:
+    Counting.sources = tuple(name for name, spec in TOPICS.items() if spec.batched)
+
+
+SWITCHES: Final[dict[str, Callable[[], None]]] = {
     "stock-recovery": stock_recovery,
+    "slow-seek": slow_seek,
     "changelog-fails": changelog_fails,
     "coordinator-error": coordinator_error,
+    "every-raw-topic": every_raw_topic,
+    "silent-coordinator": silent_coordinator,
 }
 
 
