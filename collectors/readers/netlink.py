@@ -44,6 +44,7 @@ class NetlinkReader:
         stamps: Stamps,
         position: Callable[[], dict[str, Any]],
         netdevs: Sequence[str] = (),
+        make_socket: Callable[[], socket.socket] | None = None,
     ) -> None:
         self.health = Health()
         self._tracker = tracker
@@ -53,6 +54,7 @@ class NetlinkReader:
         self._stamps = stamps
         self._position = position
         self._netdevs = tuple(netdevs)
+        self._make_socket = make_socket or link_socket
         self._sequence = 0
         self._dumping = False
         self._again = False
@@ -95,10 +97,7 @@ class NetlinkReader:
     def _open(self) -> socket.socket:
         self._failure = None
         self._done.clear()
-        sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER)
-        sock.bind((0, rtnl.RTMGRP_LINK))
-        return sock
+        return self._make_socket()
 
     def _request(self, sock: socket.socket) -> None:
         self._sequence += 1
@@ -178,3 +177,11 @@ class NetlinkReader:
     def _fail(self, why: str) -> None:
         self._failure = why
         self._done.set()
+
+
+def link_socket(buffer_bytes: int = SOCKET_BUFFER) -> socket.socket:
+    """A socket that hears of link changes in the network namespace of the calling thread."""
+    sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+    sock.bind((0, rtnl.RTMGRP_LINK))
+    return sock

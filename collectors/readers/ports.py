@@ -59,7 +59,8 @@ class PortsReader:
         self._worker = Worker("faultwire-ports")
         self._ports: dict[str, PortInfo] = {}
         self._netdevs: dict[str, PortInfo] = {}
-        self._hung: dict[str, asyncio.Future[None]] = {}
+        self._hung: dict[str, PortTree] = {}
+        """Devices whose read hangs, with the tree that reads them."""
         self._told_unreadable: dict[str, set[str]] = {}
         self._quiet: set[str] = set()
         """Devices (by BDF) whose counters are left alone."""
@@ -224,7 +225,8 @@ class PortsReader:
         return events, changed
 
     def _judge(self, troubles: list[str]) -> None:
-        self._hung = {device: done for device, done in self._hung.items() if not done.done()}
+        for device in [d for d, tree in self._hung.items() if tree.reading is None]:
+            self._hung.pop(device).close()  # the call has returned after all
         troubles += [f"{device}: a read hangs, the device is left alone" for device in self._hung]
         if not troubles:
             self.health.ok()
@@ -245,7 +247,7 @@ class PortsReader:
         for info in self._ports.values():
             if info.device == device:
                 self._tracker.unknown(info.key)
-        self._hung[device] = asyncio.ensure_future(_until_idle(tree))
+        self._hung[device] = tree
         self._tree = self._make_tree()
         self._judge([])
 
@@ -275,8 +277,3 @@ def _with(event: Event[Any], reading: PortReading | None) -> Event[Any]:
         return event
     data = event.data.model_copy(update={"phys_state": reading.phys_state, "rate_gbps": reading.rate_gbps})
     return event.model_copy(update={"data": data})
-
-
-async def _until_idle(tree: PortTree) -> None:
-    while tree.reading is not None:  # noqa: ASYNC110 - set by a thread that may never come back
-        await asyncio.sleep(1.0)
