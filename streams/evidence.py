@@ -8,7 +8,6 @@ kept for a while and given to attempts whose placement comes later.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -26,19 +25,26 @@ KEPT_PER_GROUP: Final = 6
 """Of one sort of finding on one entity: the first ones, which tell the onset, and the last ones."""
 
 
-@dataclass(frozen=True, slots=True)
+Group = tuple[str, str, str]
+
+
 class Finding:
     """One kept event, and the bytes it is written as."""
 
-    event: Event[Any]
-    encoded: bytes
+    __slots__ = ("_encoded", "event")
+
+    def __init__(self, event: Event[Any], encoded: bytes | None = None) -> None:
+        self.event = event
+        self._encoded = encoded
 
     @property
-    def group(self) -> tuple[str, str, str]:
-        return group_of(self.event)
+    def encoded(self) -> bytes:
+        if self._encoded is None:
+            self._encoded = encode(self.event)
+        return self._encoded
 
 
-def group_of(event: Event[Any]) -> tuple[str, str, str]:
+def group_of(event: Event[Any]) -> Group:
     data = event.data
     match data:
         case Xid():
@@ -68,7 +74,14 @@ class Evidence:
     """Forwards findings of one node, and keeps them for attempts that are not known yet."""
 
     def __init__(self) -> None:
-        self.findings: list[Finding] = []
+        self._groups: dict[Group, list[Finding]] = {}
+        self._count = 0
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is kept, in order of event time."""
+        kept = [f for group in self._groups.values() for f in group]
+        return sorted(kept, key=lambda f: (f.event.time, f.event.id))
 
     def take(self, event: Event[Any], ctx: Context) -> Iterator[Output]:
         """Forward a finding to every attempt that it may concern, and keep it."""
@@ -93,35 +106,55 @@ class Evidence:
         for use in ctx.placements.uses:
             if use in known:
                 continue
-            for finding in list(self.findings):
+            for finding in self.findings:
                 event = finding.event
                 if isinstance(event.data, Log):
                     if event.data.job_id == use.job_id and use.attempt == attempt_at(
                         ctx.placements.uses, use.job_id, event.time
                     ):
-                        self.findings.remove(finding)
+                        self._drop(finding)
                         yield rekeyed(event, use.job_id, use.attempt, ctx.node)
                 elif within(use, event.time, ctx) and concerns(use, event, ctx):
                     yield rekeyed(event, use.job_id, use.attempt, ctx.node)
 
     def _keep(self, event: Event[Any], ctx: Context) -> None:
-        if any(f.event.id == event.id for f in self.findings):
+        group = self._groups.setdefault(group_of(event), [])
+        if any(f.event.id == event.id for f in group):
             return
         ctx.changed = True
-        self.findings.append(Finding(event, encode(event)))
-        oldest = ctx.high_water - ctx.ns("general", "evidence_before") - ctx.ns("general", "allowed_lateness")
-        self.findings = [f for f in self.findings if f.event.time >= oldest]
-        same = [f for f in self.findings if f.group == group_of(event)]
-        if len(same) > KEPT_PER_GROUP:
-            self.findings.remove(same[KEPT_PER_GROUP // 3])
-        if len(self.findings) > KEPT:
-            del self.findings[0]
+        group.append(Finding(event))
+        self._count += 1
+        if len(group) > KEPT_PER_GROUP:
+            del group[KEPT_PER_GROUP // 3]
+            self._count -= 1
+        if self._count > KEPT:
+            self._shed(ctx)
 
-    def dump(self) -> Any:
-        return [orjson.Fragment(f.encoded) for f in self.findings]
+    def _shed(self, ctx: Context) -> None:
+        """Drop what is too old for any attempt to come; if that is not enough, the oldest."""
+        oldest = ctx.high_water - ctx.ns("general", "evidence_before") - ctx.ns("general", "allowed_lateness")
+        kept = self.findings
+        for i, finding in enumerate(kept):
+            if finding.event.time < oldest or len(kept) - i > KEPT - KEPT // 8:
+                self._drop(finding)
+
+    def _drop(self, finding: Finding) -> None:
+        key = group_of(finding.event)
+        group = self._groups[key]
+        group.remove(finding)
+        self._count -= 1
+        if not group:
+            del self._groups[key]
+
+    def dump(self, ctx: Context) -> Any:
+        oldest = ctx.high_water - ctx.ns("general", "evidence_before") - ctx.ns("general", "allowed_lateness")
+        return [orjson.Fragment(f.encoded) for f in self.findings if f.event.time >= oldest]
 
     def restore(self, raw: Iterable[Any]) -> None:
-        self.findings = [Finding(decode(b), b) for b in map(orjson.dumps, raw)]
+        for encoded in map(orjson.dumps, raw):
+            event = decode(encoded)
+            self._groups.setdefault(group_of(event), []).append(Finding(event, encoded))
+            self._count += 1
 
 
 def rekeyed(event: Event[Any], job_id: str, attempt: int, node: str) -> Output:

@@ -12,10 +12,11 @@ import orjson
 
 from streams.deadlines import Deadlines
 from streams.engine.api import NOTHING, Effects, Output, SourceRef
-from streams.node import STATE_VERSION, Node, Slot
+from streams.node import STATE_VERSION, Node
 from streams.progress import Progress
 from streams.signals.settings import SignalSettings
 from streams.signals.thresholds import Effective
+from streams.slots import Slot
 from topics.events import Event
 from topics.time import NS_PER_MS, NS_PER_S
 
@@ -58,9 +59,9 @@ class NodeProcessor:
     def on_due(self, now: int) -> Sequence[Output]:
         outputs: list[Output] = []
         while (slot := self._deadlines.pop_due(now)) is not None:
-            node = slot.node
+            node = self._nodes[slot.owner.ctx.node]
             upto = self._come(node, now)
-            due = slot.detector.next_due(slot.entity, slot.state, slot.fired, node.ctx)
+            due = slot.next_due()
             if due is not None and due > upto:
                 self._deadlines.set(slot, max(due, now + RETRY_NS))
                 continue

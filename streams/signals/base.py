@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar
 
 from topics.events import Event
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 O = TypeVar("O")  # noqa: E741 - the observation type, beside the state type
 
-VARIANTS: Final = 16
+VARIANTS: Final = 256
 """How many facts of one condition may share an instant (windows, levels that coincide)."""
-RETRACTED: Final = 15
-CORRECTED: Final = 14
+FIRST_CORRECTION: Final = 192
+"""Variants from here on are corrections; below them is what detectors use."""
 
 FactKey = tuple[str, str, int, str, int]
 Condition = tuple[str, str, int, float | None, str | None]
@@ -35,7 +35,7 @@ Condition = tuple[str, str, int, float | None, str | None]
 class Fact:
     """One thing that is true about an entity: a condition opened, passed a level, or cleared.
 
-    Times are nanoseconds. `variant` (0-15) tells facts of one condition at the same instant apart.
+    Times are nanoseconds. `variant` (0-191) tells facts of one condition at the same instant apart.
     """
 
     signal: str
@@ -128,58 +128,10 @@ class Detector(ABC, Generic[S, O]):
     @abstractmethod
     def load(self, entity: str, raw: Any) -> S: ...
 
-    def forgettable(self, state: S) -> bool:
+    def forgettable(self, state: S, ctx: Context) -> bool:
         """The state says no more than `initial` does, so it need not be kept."""
         return False
 
     def placement_since(self, state: S) -> int | None:
         """From when on a changed placement can change facts; None when it can't."""
         return None
-
-
-def difference(before: Sequence[Fact], after: Sequence[Fact]) -> list[Fact]:
-    """What must be said so that a listener who heard `before` knows `after`.
-
-    New facts; and for each condition of which something said is not so, one fact that names what it
-    `corrects`: the new end of the condition; else a retraction (`cleared`, value 0, `detail.retracted`) if
-    it never began then; else a `changed` of level `corrected`.
-    """
-    if not before:
-        return list(after)
-    holds = {f.key for f in after}
-    said = {f.key for f in before}
-    out = [f for f in after if f.key not in said]
-    wrong: dict[Condition, list[Fact]] = {}
-    for fact in before:
-        if fact.key not in holds:
-            wrong.setdefault(fact.condition, []).append(fact)
-    if not wrong:
-        return out
-    real = {f.condition for f in after}
-    for condition, facts in wrong.items():
-        keys = tuple(f.key for f in facts)
-        carrier = max((i for i, f in enumerate(out) if f.condition == condition), default=None)
-        if carrier is not None:
-            out[carrier] = replace(out[carrier], corrects=keys)
-        elif facts[0].state == "open" and condition not in real:
-            out.append(_retraction(facts[0], keys))
-        else:
-            out.append(
-                replace(
-                    facts[0], state="changed", level="corrected", variant=CORRECTED, value=None, corrects=keys
-                )
-            )
-    return out
-
-
-def _retraction(fact: Fact, keys: tuple[FactKey, ...]) -> Fact:
-    return replace(
-        fact,
-        state="cleared",
-        time=fact.since,
-        value=0.0,
-        level=None,
-        variant=RETRACTED,
-        detail={**fact.detail, "retracted": True},
-        corrects=keys,
-    )

@@ -157,6 +157,26 @@ class Ledger:
                 blocks = (*_into_cells((*coarse, *fold)), *exact[len(fold) :])
         return self if blocks == self.blocks else Ledger(blocks, self.open_since)
 
+    def dump(self) -> list[int]:
+        """Microsecond differences: gap to the block before, length, bad time (0: all of it)."""
+        out: list[int] = []
+        at = 0
+        for start, end, bad in self.blocks:
+            length = end - start
+            out += [(start - at) // US, length // US, 0 if bad == length else bad // US]
+            at = end
+        return out
+
+    @classmethod
+    def load(cls, raw: Sequence[int]) -> Ledger:
+        blocks: list[Block] = []
+        at = 0
+        for gap, length, bad in zip(raw[::3], raw[1::3], raw[2::3], strict=True):
+            start = at + gap * US
+            at = start + length * US
+            blocks.append((start, at, (bad or length) * US))
+        return cls(tuple(blocks))
+
 
 def _is_cell(block: Block) -> bool:
     return block[0] % CELL_NS == 0 and block[1] - block[0] == CELL_NS

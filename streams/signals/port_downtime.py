@@ -33,31 +33,32 @@ _LEVELS: Final[tuple[tuple[str, Severity], ...]] = (("warn", "warning"), ("error
 
 def facts(entity: str, state: PortState, start: int, end: int, ctx: Context) -> list[Fact]:
     out: list[Fact] = []
-    ledger = state.downtime
+    ledger = state.line.bad_time
     if ledger.bad_until(end) < ctx.ns(SIGNAL, "warn_1min"):  # the lowest: the table's test holds it so
         return out
-    last = state.resolved.outages[-1] if state.resolved.outages else None
-    drill = any(o.drill for o in state.resolved.outages)
+    spells = state.line.spells
+    last = spells[-1] if spells else None
+    drill = any(s.drill for s in spells)
     evidence = (last.start_id,) if last and last.start_id else ()
     for window, least, severity, variant in rules(ctx):
         for since, until in ledger.episodes(least, window, start, end):
-            for state_, at in (("open", since), ("cleared", until)):
+            for opens, at in ((True, since), (False, until)):
                 if at is None or not start <= at <= end:
                     continue
                 out.append(
                     Fact(
-                        SIGNAL, entity, "open" if state_ == "open" else "cleared", severity, since, at, "s",
+                        SIGNAL, entity, "open" if opens else "cleared", severity, since, at, "s",
                         value=seconds(ledger.bad_in(window, at)), threshold=seconds(least),
                         window_s=seconds(window), level=severity, variant=variant, group=severity,
-                        evidence=evidence if state_ == "open" else (),
-                        detail={"outages": ledger.count_in(window, at)} if state_ == "open" else {}, drill=drill,
+                        evidence=evidence if opens else (),
+                        detail={"outages": ledger.count_in(window, at)} if opens else {}, drill=drill,
                     )
                 )  # fmt: skip
     return out
 
 
 def next_due(entity: str, state: PortState, after: int, ctx: Context) -> int | None:
-    ledger = state.downtime
+    ledger = state.line.bad_time
     if not ledger.blocks and ledger.open_since is None:
         return None
     if not ledger.blocks and ledger.open_since is not None:  # the usual case, without a search

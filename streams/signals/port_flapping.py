@@ -18,7 +18,7 @@ SIGNAL: Final = "port_flapping"
 
 def _points(state: PortState) -> list[int]:
     """When the port went down, counter-only flaps included."""
-    ledger = state.downtime
+    ledger = state.line.bad_time
     points = [b[0] for b in ledger.blocks]
     if ledger.open_since is not None:
         points.append(ledger.open_since)
@@ -58,7 +58,7 @@ def facts(entity: str, state: PortState, start: int, end: int, ctx: Context) -> 
     points = _points(state)
     if len(points) < least:
         return []
-    drill = any(o.drill for o in state.resolved.outages)
+    drill = any(s.drill for s in state.line.spells)
     out: list[Fact] = []
     for since, until, count in count_episodes(points, window, least, start):
         if start <= since <= end:

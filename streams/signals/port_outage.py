@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from streams.signals.base import Fact
 from streams.signals.context import Context
-from streams.signals.port_state import Meta, Missed, Outage, PortState
+from streams.signals.port_state import Meta, Missed, PortState
+from streams.signals.timeline import Spell
 from topics.nccl import UNCERTAIN_UNTIL
 from topics.payloads import Severity
 from topics.time import NS_PER_S, seconds
@@ -19,7 +20,7 @@ from topics.time import NS_PER_S, seconds
 SIGNAL: Final = "port_outage"
 
 
-def levels(outage: Outage, device: str, ctx: Context) -> list[tuple[str, int, int, Severity]]:
+def levels(outage: Spell, device: str, ctx: Context) -> list[tuple[str, int, int, Severity]]:
     """`(level, offset from the start in ns, variant, severity)` in order of the offset."""
     found: list[tuple[str, int, int, Severity]] = [("1s", ctx.ns(SIGNAL, "short"), 1, "warning")]
     budget = ctx.placements.budget_s(device, outage.start)
@@ -35,7 +36,7 @@ def levels(outage: Outage, device: str, ctx: Context) -> list[tuple[str, int, in
 def facts(entity: str, state: PortState, start: int, end: int, ctx: Context) -> list[Fact]:
     out: list[Fact] = []
     device = entity.split("/")[1]
-    for outage in state.resolved.outages:
+    for outage in state.line.spells:
         if outage.end is not None and outage.end < start:
             continue
         out += _outage(entity, device, outage, state.meta, start, end, ctx)
@@ -44,21 +45,18 @@ def facts(entity: str, state: PortState, start: int, end: int, ctx: Context) -> 
 
 
 def next_due(entity: str, state: PortState, after: int, ctx: Context) -> int | None:
-    outages = state.resolved.outages
-    if not outages or outages[-1].end is not None:
+    outage = state.line.open_spell
+    if outage is None:
         return None
-    outage = outages[-1]
     for _, offset, _, _ in levels(outage, entity.split("/")[1], ctx):
         if outage.start + offset > after:
             return outage.start + offset
     return None
 
 
-def _outage(
-    entity: str, device: str, o: Outage, meta: Meta, start: int, end: int, ctx: Context
-) -> list[Fact]:
+def _outage(entity: str, device: str, o: Spell, meta: Meta, start: int, end: int, ctx: Context) -> list[Fact]:
     out: list[Fact] = []
-    detail = {**_about(meta), "cause": o.causes[0][1]}
+    detail = {**_about(meta), "cause": o.notes[0][1]}
     if o.start_uncertain:
         detail["start_uncertainty_s"] = seconds(o.start_uncertain)
     passed = levels(o, device, ctx)
@@ -87,7 +85,7 @@ def _outage(
                 )
             )  # fmt: skip
     if o.end is not None and start <= o.end <= end:
-        closing = {**detail, "by_cause_s": o.seconds_by_cause(o.end)}
+        closing = {**detail, "by_cause_s": o.seconds_by_note(o.end)}
         if o.end_uncertain:
             closing["end_uncertainty_s"] = seconds(o.end_uncertain)
         out.append(

@@ -9,34 +9,42 @@ from typing import Any, ClassVar, Final
 from streams.signals import port_downtime, port_flapping, port_outage
 from streams.signals.base import Change, Detector, Fact
 from streams.signals.context import Context
-from streams.signals.port_state import STATES, Meta, Missed, PortObs, PortState
+from streams.signals.port_state import MAX_MISSED, Meta, Missed, PortState, cause_of
+from streams.signals.timeline import DAY_NS, Level, Obs
 from topics.events import Event
 from topics.payloads import Heartbeat, IbPort
 
 READINGS: Final = (port_outage, port_downtime, port_flapping)
 
-Obs = PortObs | Missed | Meta
+STATES: Final = frozenset({"DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"})
+"""States that say something; `NOP` does not."""
+
+PortObs = Obs | Missed | Meta
 
 
-class Ports(Detector[PortState, Obs]):
+class Ports(Detector[PortState, PortObs]):
     name: ClassVar[str] = "ports"
     signals: ClassVar[tuple[str, ...]] = tuple(r.SIGNAL for r in READINGS)
     kinds: ClassVar[tuple[str, ...]] = ("ib_port", "heartbeat")
     uses_placement: ClassVar[bool] = True
 
-    def read(self, event: Event[Any], ctx: Context) -> Iterable[tuple[str, Obs]]:
+    def read(self, event: Event[Any], ctx: Context) -> Iterable[tuple[str, PortObs]]:
         data = event.data
         if isinstance(data, Heartbeat):
             known = ctx.known[self.name]
-            for name, level in data.state.ports.items():
+            for name, state in data.state.ports.items():
                 entity = f"port/{name}"
-                if (entity in known or (level != "ACTIVE" and name in ctx.ports_active)) and level in STATES:
-                    if level != "ACTIVE" and ctx.booting(event.time):
-                        continue
-                    yield entity, PortObs(
-                        event.time, True, level, event.id,
-                        drill=bool(event.drill), uncertain=ctx.since_beat(event.time, name),
-                    )  # fmt: skip
+                good = state == "ACTIVE"
+                if (
+                    (entity in known or (not good and name in ctx.ports_active))
+                    and state in STATES
+                    and (good or not ctx.booting(event.time))
+                ):
+                    gap = ctx.since_beat(event.time, name)
+                    yield (
+                        entity,
+                        Obs(event.time, True, good, event.id, drill=bool(event.drill), uncertain=gap),
+                    )
         elif isinstance(data, IbPort):
             entity = f"port/{data.device}/{data.port}"
             yield entity, Meta(data.link_layer, data.netdev, data.switch, data.switch_port)
@@ -47,36 +55,54 @@ class Ports(Detector[PortState, Obs]):
                     Missed(event.time, data.missed_transitions, bound, event.id, bool(event.drill)),
                 )
             if data.state in STATES:
-                yield entity, PortObs(
-                    event.time, False, data.state, event.id, data.phys_state,
-                    was_active=data.previous_state == "ACTIVE", drill=bool(event.drill),
-                )  # fmt: skip
+                good = data.state == "ACTIVE"
+                yield (
+                    entity,
+                    Obs(
+                        event.time,
+                        False,
+                        good,
+                        event.id,
+                        "" if good else cause_of(data),
+                        was_good=data.previous_state == "ACTIVE",
+                        drill=bool(event.drill),
+                    ),
+                )
 
     def initial(self, entity: str) -> PortState:
         return PortState()
 
     def observe(
-        self, entity: str, state: PortState, observations: Sequence[Obs], ctx: Context
+        self, entity: str, state: PortState, observations: Sequence[PortObs], ctx: Context
     ) -> Change[PortState]:
-        new = state
-        seen = [o for o in observations if isinstance(o, PortObs)]
-        first = ctx.ports_active.get(entity.removeprefix("port/"))
-        if first is not None and state.active is None and not state.obs:
-            seen.append(PortObs(first, True, "ACTIVE", ""))
+        name = entity.removeprefix("port/")
+        seen = [o for o in observations if isinstance(o, Obs)]
+        line, meta, missed = state.line, state.meta, state.missed
+        first = ctx.ports_active.get(name)
+        if first is not None and line.good is None and not line.obs:
+            if all(first <= o.time for o in seen):
+                line = replace(line, good=True)
+            else:
+                seen.append(Obs(first, True, True, ""))
         since: int | None = None
         for o in observations:
             if isinstance(o, Meta):
-                meta = Meta(*(b if b is not None else a for a, b in zip(new.meta, o, strict=True)))
-                if meta != new.meta:
-                    new = replace(new, meta=meta)
-            elif isinstance(o, Missed) and o.time >= ctx.oldest:
-                if any(m.time == o.time for m in new.missed):
-                    continue
-                new = replace(new, missed=tuple(sorted((*new.missed, o))))
+                meta = meta.with_more(o)
+            elif isinstance(o, Missed) and o.time >= ctx.oldest and all(m.time != o.time for m in missed):
+                missed = tuple(sorted(m for m in (*missed, o) if m.time > o.time - DAY_NS))[-MAX_MISSED:]
                 since = o.time if since is None else min(since, o.time)
-        new, moved = new.observed(entity, seen, ctx)
-        since = min((t for t in (since, moved) if t is not None), default=None)
-        return Change(new, since)
+
+        def levels() -> Iterable[Level]:
+            for beat in ctx.beats:
+                level = beat.ports.get(name)
+                yield Level(beat.time, None if level is None else level == "ACTIVE", beat.id, beat.drill)
+
+        line, moved = line.observed(seen, levels, ctx, ctx.ns("port_outage", "level_settle"))
+        if moved is not None:
+            since = moved if since is None else min(since, moved)
+        if since is None and meta == state.meta:
+            return Change(state, None)
+        return Change(PortState(line, missed, meta), since)
 
     def facts(self, entity: str, state: PortState, start: int, end: int, ctx: Context) -> list[Fact]:
         out = [f for r in READINGS for f in r.facts(entity, state, start, end, ctx)]
@@ -93,6 +119,9 @@ class Ports(Detector[PortState, Obs]):
     def load(self, entity: str, raw: Any) -> PortState:
         return PortState.load(raw)
 
+    def forgettable(self, state: PortState, ctx: Context) -> bool:
+        return not state.missed and state.line.settled(ctx.oldest)
+
     def placement_since(self, state: PortState) -> int | None:
-        outages = state.resolved.outages
-        return outages[0].start if outages else None
+        spells = state.line.spells
+        return spells[0].start if spells else None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
-from streams.signals.base import Change, Detector, Fact
+from streams.signals.base import FIRST_CORRECTION, Change, Detector, Fact
 from streams.signals.context import Context
 from topics.events import Event
 from topics.payloads import Heartbeat, Severity, Xid
@@ -110,7 +110,7 @@ class XidCritical(Detector[XidState, XidObs]):
                 out.append(
                     Fact(
                         SIGNAL, entity, "open", first.severity, first.time, first.time, "1", value=1.0,
-                        level=level, group=level, variant=first.code % 14, evidence=(first.id,),
+                        level=level, group=level, variant=first.code % FIRST_CORRECTION, evidence=(first.id,),
                         detail=detail, drill=first.drill,
                     )
                 )  # fmt: skip
@@ -118,7 +118,7 @@ class XidCritical(Detector[XidState, XidObs]):
                 out.append(
                     Fact(
                         SIGNAL, entity, "cleared", first.severity, first.time, until, "1",
-                        value=float(count), level=level, group=level, variant=first.code % 14,
+                        value=float(count), level=level, group=level, variant=first.code % FIRST_CORRECTION,
                         evidence=(first.id,), detail=detail, drill=first.drill,
                     )
                 )  # fmt: skip

@@ -1,0 +1,159 @@
+"""The detectors' states of one node, entity by entity: taking observations in, and telling what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import orjson
+
+from streams.deadlines import Deadlines
+from streams.placement import Placements
+from streams.signals.base import Detector, Fact
+from streams.signals.context import Context
+from streams.signals.corrections import Corrections
+from streams.signals.registry import BY_KIND, BY_NAME, DETECTORS
+from topics.events import Event
+
+
+class Slot:
+    """One detector's state of one entity, up to when its facts were told, and its deadline."""
+
+    __slots__ = (
+        "armed", "corrections", "detector", "encoded", "entity", "fired", "owner", "restored", "state",
+    )  # fmt: skip
+
+    def __init__(self, owner: Slots, detector: Detector[Any, Any], entity: str, state: Any) -> None:
+        self.owner = owner
+        self.detector = detector
+        self.entity = entity
+        self.state = state
+        self.fired = 0
+        self.restored = False
+        """Taken over: who had it before may have told facts later than `fired`."""
+        self.armed: int | None = None
+        self.corrections = Corrections()
+        self.encoded: bytes | None = None
+
+    def facts(self, start: int, end: int) -> list[Fact]:
+        return self.detector.facts(self.entity, self.state, start, end, self.owner.ctx)
+
+    def next_due(self) -> int | None:
+        return self.detector.next_due(self.entity, self.state, self.fired, self.owner.ctx)
+
+    def told_until(self, time: int) -> None:
+        self.fired = max(self.fired, time)
+        self.restored = False
+        self.encoded = None
+
+    def dump(self) -> bytes:
+        if self.encoded is None:
+            self.encoded = orjson.dumps([self.fired, self.detector.dump(self.state), self.corrections.dump()])
+        return self.encoded
+
+
+class Slots:
+    """All slots of one node. `ctx.changed` is raised when something must survive a restart."""
+
+    def __init__(self, ctx: Context, deadlines: Deadlines[Slot]) -> None:
+        self.ctx = ctx
+        self.by_detector: dict[str, dict[str, Slot]] = {d.name: {} for d in DETECTORS}
+        ctx.known = self.by_detector
+        self._deadlines = deadlines
+
+    def observe(self, events: Sequence[Event[Any]], now: int) -> Iterator[list[Fact]]:
+        """Take in the events of one record; yields the facts that each entity's change adds."""
+        ctx = self.ctx
+        seen: dict[tuple[Detector[Any, Any], str], list[Any]] = {}
+        for event in events:
+            for detector in BY_KIND.get(event.data.kind, ()):
+                for entity, obs in detector.read(event, ctx):
+                    seen.setdefault((detector, entity), []).append(obs)
+        upto = max(now, ctx.high_water)
+        for (detector, entity), observations in seen.items():
+            slot = self.by_detector[detector.name].get(entity)
+            state = slot.state if slot else detector.initial(entity)
+            change = detector.observe(entity, state, observations, ctx)
+            if change.state is state:
+                continue
+            if slot is None:
+                slot = self.by_detector[detector.name][entity] = Slot(self, detector, entity, state)
+            if change.keep:
+                ctx.changed = True
+                slot.encoded = None
+            if change.since is None:
+                slot.state = change.state
+            else:
+                yield self._after(slot, change.state, change.since, upto)
+            self.arm(slot)
+
+    def _after(self, slot: Slot, state: Any, since: int, upto: int) -> list[Fact]:
+        """The facts that a new state adds to those already told."""
+        heard = upto if slot.restored else slot.fired
+        before = slot.facts(since, heard) if since <= heard else []
+        slot.state = state
+        after = slot.facts(since, upto)
+        if slot.fired < since - 1:  # deadlines that have passed, but whose timer has not come yet
+            after = slot.facts(slot.fired + 1, since - 1) + after
+        facts = slot.corrections.told(before, after, slot.fired)
+        slot.told_until(upto)
+        return facts
+
+    def placed(self, before: Placements, now: int) -> Iterator[list[Fact]]:
+        """Attempts came or went, as `ctx.placements` says now: facts that depend on it."""
+        ctx = self.ctx
+        after = ctx.placements
+        for detector in DETECTORS:
+            if not detector.uses_placement:
+                continue
+            for slot in self.by_detector[detector.name].values():
+                since = detector.placement_since(slot.state)
+                if since is None:
+                    continue
+                upto = max(now, slot.fired)
+                ctx.placements = before
+                told = slot.facts(since, upto if slot.restored else slot.fired)
+                ctx.placements = after
+                facts = slot.corrections.told(told, slot.facts(since, upto), slot.fired)
+                slot.told_until(upto)
+                self.arm(slot)
+                yield facts
+
+    def due(self, slot: Slot, now: int) -> list[Fact]:
+        """What time alone made true of one entity, up to `now`."""
+        facts = slot.facts(slot.fired + 1, now)
+        slot.told_until(now)
+        self.arm(slot)
+        return facts
+
+    def arm(self, slot: Slot) -> None:
+        self._deadlines.set(slot, slot.next_due())
+
+    def forget(self) -> None:
+        """Deadlines must not fire here any more."""
+        for group in self.by_detector.values():
+            for slot in group.values():
+                self._deadlines.set(slot, None)
+
+    def dump(self) -> Any:
+        """Slots that did not change keep their encoded form; those that say nothing any more go."""
+        out: dict[str, dict[str, Any]] = {}
+        for name, group in self.by_detector.items():
+            for entity, slot in list(group.items()):
+                if slot.armed is None and slot.detector.forgettable(slot.state, self.ctx):
+                    del group[entity]
+                else:
+                    out.setdefault(name, {})[entity] = orjson.Fragment(slot.dump())
+        return out
+
+    def restore(self, raw: Any) -> None:
+        for name, group in raw.items():
+            detector = BY_NAME.get(name)
+            if detector is None:
+                continue  # a signal that this version no longer has
+            for entity, (fired, state, corrections) in group.items():
+                slot = Slot(self, detector, entity, detector.load(entity, state))
+                slot.fired, slot.restored = fired, True
+                slot.corrections = Corrections.load(corrections)
+                self.by_detector[name][entity] = slot
+                self.arm(slot)
