@@ -17,6 +17,9 @@ _ADDRESS: Final = re.compile(
     r"(?:PCI:)?(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE
 )
 
+_LINK_END: Final = re.compile(r"(\d{1,6})/(\d{1,6})", re.ASCII)
+_GPU_END: Final = re.compile(r"(.+)/(\d{1,6})", re.ASCII)
+
 
 class InventoryError(ValueError):
     """A cluster description that can't be used; the message says which entry and why."""
@@ -247,9 +250,10 @@ def _switch(raw: object, where: str) -> tuple[str, str]:
 def _peers(raw: object) -> dict[tuple[int, int], tuple[str, int]]:
     peers: dict[tuple[int, int], tuple[str, int]] = {}
     for key, value in _object(raw, "nvlink_peers").items():
-        gpu, _, link = str(key).partition("/")
-        node, _, index = str(value).rpartition("/")
-        if not (gpu.isdecimal() and link.isdecimal() and node and index.isdecimal()):
-            raise InventoryError(f"nvlink_peers[{key!r}]: {value!r:.80} is not <gpu>/<link> -> <node>/<gpu>")
-        peers[int(gpu), int(link)] = (node, int(index))
+        here, there = _LINK_END.fullmatch(str(key)), _GPU_END.fullmatch(str(value))
+        if not here or not there:
+            raise InventoryError(
+                f"nvlink_peers[{str(key)[:40]!r}]: {value!r:.80} is not <gpu>/<link> -> <node>/<gpu>"
+            )
+        peers[int(here[1]), int(here[2])] = (there[1], int(there[2]))
     return peers

@@ -28,7 +28,7 @@ AerSeverity = Literal["correctable", "nonfatal", "fatal"]
 
 _BDF: Final = r"([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
 _PREFIX: Final = re.compile(
-    r"(?:\{\d{1,9}\})?(?:(\S{1,64}) )?" + _BDF + r": *(?:AER: )?(?:DPC: )?(.*)", re.ASCII
+    r"(?:\{\d{1,9}\})?(?:(\S{1,64}) )?" + _BDF + r": *(?:AER: )?(?:DPC: )? *(.*)", re.ASCII
 )
 _SEVERITY: Final = r"(Correct(?:ed|able)|Uncorrect(?:ed|able)(?: \((?:Non-)?Fatal\))?)"
 _SOURCE: Final = re.compile(
@@ -82,14 +82,19 @@ def _correctable_names() -> frozenset[str]:
 
 
 def may_match(text: str) -> bool:
-    """Cheap and never wrong about a line that this module reads."""
+    """Cheap, and never false for a line that this module reads."""
     return (
         "Bus Error: sev" in text
         or "AER: " in text
+        or " received" in text
         or ":    [" in text  # a bit, printed three blanks in
+        or "or details for" in text
+        or "evice of ID" in text
+        or "an't recover" in text
         or "error status/mask=" in text
         or "DPC: " in text
         or "aer_" in text
+        or "evice recovery" in text
     )
 
 

@@ -51,8 +51,8 @@ class _Subsystems:
             return self.gpu.feed(record, line) or self.kernel.feed(record, line)
         if "SXid (" in line:
             return self.switch.feed(record, line)
-        if aer_may_match(line):
-            return self.aer.feed(record, line)
+        if aer_may_match(line) and (found := self.aer.feed(record, line)):
+            return found
         if nic_may_match(line):
             found = self.nic.feed(record, line)
             if found or line.startswith("mlx5_core "):

@@ -21,7 +21,7 @@ V2_SINCE: Final = 575
 
 _BODY: Final = re.compile(
     r"([A-Z][A-Z0-9_]{1,40}(?:/[A-Z0-9_]{1,40})?)\s+(Fatal|Non-?fatal)\s+XC([01])\s+i(\d{1,3})"
-    r"\s+Link\s+(-?\d{1,4})\s*\((0x[^)]{0,400})",
+    r"\s+Link\s+(-?\d{1,4})\s*\((0x[0-9a-f][^)]{0,400})",
     re.IGNORECASE | re.ASCII,
 )
 _WORD: Final = re.compile(r"0x[0-9a-fA-F]{1,16}")

@@ -75,7 +75,7 @@ def parse_xid(text: str) -> XidLine | None:
     if cause:
         caused_by = int(cause[1])
         body = body[: cause.start()]
-    mig = "/".join(part for part in (found[2], found[3]) if part) or None
+    mig = "/".join(str(int(part)) for part in (found[2], found[3]) if part) or None
     return XidLine(bdf, int(found[4]), body.strip(), text, mig, pid, name, caused_by)
 
 
