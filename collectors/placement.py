@@ -27,8 +27,16 @@ class PlacementBook:
 
     def __init__(self, cluster: str, scheduler: str = "scheduler") -> None:
         self._cluster = cluster
-        self._source = scheduler
+        self._scheduler = scheduler
         self._nodes: dict[str, dict[tuple[str, int], PlacedAttempt]] = {}
+
+    def source(self, node: str) -> str:
+        """The `source` of this book's events about `node`."""
+        return f"/{self._cluster}/{node}/{self._scheduler}"
+
+    def restore(self, event: Event[Placement]) -> None:
+        """Take over a node's list that an earlier run published."""
+        self._nodes[event.partitionkey] = {(a.job_id, a.attempt): a for a in event.data.attempts}
 
     def apply(self, event: Event[Job]) -> list[Event[Placement]]:
         """The full list of each node whose list changed; empty when nothing did."""
@@ -73,7 +81,7 @@ class PlacementBook:
             id=ids.transition_id(
                 self._cluster, node, "node", "placement", cause.time, data.model_dump_json(exclude_none=True)
             ),
-            source=f"/{self._cluster}/{node}/{self._source}",
+            source=self.source(node),
             subject="node",
             time=cause.time,
             key=node,

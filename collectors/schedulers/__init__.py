@@ -1,0 +1,1 @@
+"""Scheduler connectors: who runs where, published on `raw.job` and `raw.placement`."""

@@ -1,0 +1,94 @@
+"""The last word on every attempt, shared by all connectors: says only what is new. Pure.
+
+Connectors tell it the full present state of an attempt as often as they like; it answers with the `job`
+event and the `placement` events of the nodes when something changed, and with nothing otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+from collectors.placement import ENDED, PlacementBook
+from topics import ids
+from topics.events import Event, make
+from topics.payloads import Job, Placement
+from topics.time import NS_PER_S
+
+KEEP_ENDED_NS: Final = 24 * 3600 * NS_PER_S
+"""An ended attempt is forgotten after this long; said again, it would have the same id."""
+
+Provenance = Literal["live", "replay", "synthetic"]
+
+
+class JobBook:
+    """Attempts by (job id, attempt), and who is on which node."""
+
+    def __init__(self, cluster: str, scheduler: str, provenance: Provenance = "live") -> None:
+        self._cluster = cluster
+        self._source = f"/{cluster}/scheduler/{scheduler}"
+        self._provenance = provenance
+        self._placement = PlacementBook(cluster, scheduler)
+        self._last: dict[tuple[str, int], Event[Job]] = {}
+
+    def restore(self, event: Event[Any]) -> None:
+        """Take over what an earlier run published: `job` and `placement` events in topic order.
+
+        What other connectors published there is not ours to go on with.
+        """
+        if isinstance(event.data, Job) and event.source == self._source:
+            self._last[event.data.job_id, event.data.attempt] = event
+        elif isinstance(event.data, Placement) and event.source == self._placement.source(event.partitionkey):
+            self._placement.restore(event)
+
+    def say(self, job: Job, time: int, seen: int) -> list[Event[Any]]:
+        """The attempt's present state, true since `time`, seen by the connector at `seen` (ns)."""
+        key = (job.job_id, job.attempt)
+        last = self._last.get(key)
+        if last is not None and last.data == job:
+            return []
+        if last is not None and last.time >= time and last.data.state == job.state:
+            time = max(seen, last.time)  # something else than the state changed; nobody says when
+        event = make(
+            job,
+            id=ids.transition_id(
+                self._cluster,
+                job.job_id,
+                subject(job),
+                "job",
+                time,
+                job.model_dump_json(exclude_none=True),
+            ),
+            source=self._source,
+            subject=subject(job),
+            time=time,
+            recordedtime=seen,
+            key=job.job_id,
+            provenance=self._provenance,
+        )
+        self._last[key] = event
+        return [event, *self._placement.apply(event)]
+
+    def last(self, job_id: str, attempt: int) -> Job | None:
+        event = self._last.get((job_id, attempt))
+        return event.data if event is not None else None
+
+    def attempts(self, job_id: str) -> list[int]:
+        """Every attempt of a job that is known."""
+        return sorted(attempt for known, attempt in self._last if known == job_id)
+
+    def open(self) -> Iterator[Job]:
+        """Attempts that have not ended, oldest attempt of a job first."""
+        for _, event in sorted(self._last.items(), key=lambda item: item[0]):
+            if event.data.state not in ENDED:
+                yield event.data
+
+    def forget_old(self, now: int) -> None:
+        """Drop attempts that ended long ago."""
+        for key, event in list(self._last.items()):
+            if event.data.state in ENDED and event.time + KEEP_ENDED_NS < now:
+                del self._last[key]
+
+
+def subject(job: Job) -> str:
+    return f"job/{job.job_id}/{job.attempt}"

@@ -1,0 +1,69 @@
+"""How attempts ended that the queue no longer shows: `sacct` in columns. Pure.
+
+The columns and `--duplicates` (every attempt of a requeued job) are the same from 20.11 to 26.05, so
+JSON, whose shape changed in each, is not needed here. It asks slurmdbd, not the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from collectors.schedulers.slurm.record import shell_code
+from collectors.schedulers.slurm.states import State, read_state
+from topics.time import NS_PER_S
+
+COLUMNS: Final = ("JobIDRaw", "Submit", "Start", "End", "ExitCode", "State")
+ENVIRONMENT: Final = {"SLURM_TIME_FORMAT": "%s"}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One attempt as accounting knows it, in the order of submission within a job."""
+
+    job_id: int
+    state: State
+    submit: int | None
+    start: int | None
+    end: int | None
+    exit_code: int | None
+    cancelled_by: str | None = None
+    """The user id that `CANCELLED by 1000` names."""
+
+
+def command(job_ids: Iterable[int]) -> tuple[str, ...]:
+    return (
+        "sacct", "--allusers", "--duplicates", "--allocations", "--noheader", "--parsable2",
+        f"--format={','.join(COLUMNS)}", f"--jobs={','.join(map(str, job_ids))}",
+    )  # fmt: skip
+
+
+def read_records(text: str) -> list[Record]:
+    """Lines that are none of ours (warnings of the client) are passed over."""
+    records = []
+    for line in text.splitlines():
+        values = line.split("|")
+        if len(values) == len(COLUMNS) and values[0].isdigit():
+            records.append(_record(*values))
+    return sorted(records, key=lambda r: (r.job_id, r.submit or 0))
+
+
+def _record(job_id: str, submit: str, start: str, end: str, code: str, state: str) -> Record:
+    exit_code, _, signal = code.partition(":")
+    _, _, by = state.partition(" by ")
+    return Record(
+        job_id=int(job_id),
+        state=read_state([state]),
+        submit=_time(submit),
+        start=_time(start),
+        end=_time(end),
+        exit_code=(
+            shell_code(int(exit_code), int(signal)) if exit_code.isdigit() and signal.isdigit() else None
+        ),
+        cancelled_by=by or None,
+    )
+
+
+def _time(text: str) -> int | None:
+    return int(text) * NS_PER_S if text.isdigit() and int(text) else None
