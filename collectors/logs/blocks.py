@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from collectors.logs.families.elastic import signed
 from collectors.logs.pattern import Found
 from collectors.logs.prefix import Line
+from collectors.logs.signals import signed
 
 PATIENCE_NS: Final = 5_000_000_000
 """A block whose next line does not come within 5 s of log time is over."""
@@ -31,14 +31,16 @@ _RICH_FRAME: Final = re.compile(
 )
 _RICH: Final = re.compile(r"\s{0,4}[\u2502\u2570\u256d\u2514\u250c\u2500]")
 _RAISED: Final = re.compile(
-    r"(?P<name>(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Za-z_]\w{0,80})(?:\((?P<inner>[\w.]{1,80})\))?(?:: ?(?P<message>.*))?$",
+    r"(?P<name>(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Za-z_]\w{0,80})(?:\((?P<inner>[\w.]{1,80})\))?(?:: ?"
+    r"(?P<message>.*))?$",
     re.DOTALL,
 )
 _LEVELS: Final = frozenset(
     {"TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL", "NOTE"}
 )
 _ERRORISH: Final = re.compile(
-    r"(?:Error|Exception|Warning|Interrupt|Exit|Expired|Fault|Iteration|Group|Empty|Full|Again|timeout|error|gaierror|Quit|Abort|Failed|Failure)$"
+    r"(?:Error|Exception|Warning|Interrupt|Exit|Expired|Fault|Iteration|Group|Empty|Full|Again|timeout|error"
+    r"|gaierror|Quit|Abort|Failed|Failure)$"
 )
 _CHAIN: Final = (
     ("During handling of the above exception, another exception occurred", "context"),

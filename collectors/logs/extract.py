@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from collectors.logs import blocks, registry
 from collectors.logs.fold import Folded, Folder
-from collectors.logs.pattern import Found
+from collectors.logs.pattern import Found, Pattern
 from collectors.logs.prefix import Line, take_apart
 from topics import ids
 from topics.events import Event, make
@@ -17,9 +17,11 @@ COLLECTOR: Final = "logs"
 MOST_MESSAGE: Final = 1000
 MOST_BLOCKS: Final = 4096
 _FOLDED: Final = frozenset({"nccl", "pytorch", "cuda", "storage", "python"})
+_IN_TRACEBACKS: Final = frozenset({"nccl", "pytorch", "cuda", "storage", "elastic", "python", "training"})
+"""Families whose codes may stand for the exception of a traceback."""
 _UNFOLDED_ROLES: Final = frozenset({"setting", "progress"})
 
-_Item = tuple[int, str, Line, str, Found, Origin, str]
+_Item = tuple[int, str, Line, Found, Origin, str]
 
 
 class LogExtractor:
@@ -55,7 +57,7 @@ class LogExtractor:
             return self._feed_with_blocks(time_ns, node, rank, text, origin)
         if not registry.worth_a_look(text):
             return []
-        return self._line(time_ns, node, take_apart(text, rank), origin)
+        return self._look(time_ns, node, rank, text, origin)
 
     def flush(self) -> list[Event[Log]]:
         """What unfinished blocks and folded storms amount to; call it at the end of the streams."""
@@ -71,9 +73,9 @@ class LogExtractor:
     ) -> list[Event[Log]]:
         events = self._expire(time)
         if node not in self._open_nodes:
-            if not registry.worth_a_look(text):
-                return events
-            return events + self._line(time, node, take_apart(text, rank), origin)
+            if registry.worth_a_look(text):
+                events += self._look(time, node, rank, text, origin)
+            return events
         line = take_apart(text, rank)
         key = (node, line.rank, line.local_rank, line.task)
         entry = self._open.get(key)
@@ -91,27 +93,35 @@ class LogExtractor:
             events += self._line(time, node, line, origin)
         return events
 
-    def _line(self, time: int, node: str, line: Line, origin: Origin) -> list[Event[Log]]:
+    def _look(self, time: int, node: str, rank: int | None, text: str, origin: Origin) -> list[Event[Log]]:
+        tried = registry.candidates(text)
+        if not tried and not registry.opens_block(text):
+            return []
+        return self._line(time, node, take_apart(text, rank), origin, tried)
+
+    def _line(
+        self, time: int, node: str, line: Line, origin: Origin, tried: list[Pattern] | None = None
+    ) -> list[Event[Log]]:
         block = blocks.opens(line, time)
         if block is not None:
-            key = (node, line.rank, line.local_rank, line.task)
-            events = self._close(key) if key in self._open else []
-            if len(self._open) >= MOST_BLOCKS:
-                events += self._close(next(iter(self._open)))
-            self._open[key] = (block, node, line, origin)
-            self._open_nodes[node] = self._open_nodes.get(node, 0) + 1
-            return events
-        known = registry.recognise(line)
-        if known is None:
-            return []
-        family, all_found = known
+            return self._begin(node, line, origin, block)
         events = []
-        for found in all_found:
-            events += self._emit((time, node, line, family, found, origin, line.body))
+        for found in registry.recognise(line, tried):
+            events += self._emit((time, node, line, found, origin, line.body))
+        return events
+
+    def _begin(self, node: str, line: Line, origin: Origin, block: blocks.Block) -> list[Event[Log]]:
+        key = (node, line.rank, line.local_rank, line.task)
+        events = self._close(key) if key in self._open else []
+        if len(self._open) >= MOST_BLOCKS:
+            events += self._close(next(iter(self._open)))
+        self._open[key] = (block, node, line, origin)
+        self._open_nodes[node] = self._open_nodes.get(node, 0) + 1
         return events
 
     def _emit(self, item: _Item) -> list[Event[Log]]:
-        time, node, line, family, found, _, _ = item
+        time, node, line, found, _, _ = item
+        family = found.code.partition(".")[0]
         if family == "slurm":
             self._mark_teardown(found)
         if family not in _FOLDED or registry.codes()[found.code][1].role in _UNFOLDED_ROLES:
@@ -136,20 +146,21 @@ class LogExtractor:
     def _done(self, node: str, done: blocks.Done, first: Line, origin: Origin) -> list[Event[Log]]:
         """A finished block; the exception line's own code wins over the general one."""
         found = done.found
-        family = found.code.partition(".")[0]
-        line = first
         if done.words is not None:
             name = str(found.details.get("exception", ""))
             if name.endswith("ChildFailedError"):
-                family, found = "elastic", Found("elastic.failed", details={"exception": name})
-            elif (known := registry.recognise(take_apart(done.words, first.rank))) is not None and known[
-                0
-            ] not in ("training", "kubernetes"):
-                family = known[0]
-                special = known[1][0]
+                found = Found("elastic.failed", details={"exception": name})
+            else:
+                found = self._special(take_apart(done.words, first.rank), found)
+        return self._emit((done.time, node, first, found, origin, done.message))
+
+    @staticmethod
+    def _special(line: Line, found: Found) -> Found:
+        for special in registry.recognise(line):
+            if special.code.partition(".")[0] in _IN_TRACEBACKS:
                 special.details = {**found.details, **special.details}
-                found = special
-        return self._emit((done.time, node, line, family, found, origin, done.message))
+                return special
+        return found
 
     def _close(self, key: Hashable) -> list[Event[Log]]:
         block, node, first, origin = self._open[key]
@@ -169,16 +180,21 @@ class LogExtractor:
         return [event for key in stale for event in self._close(key)]
 
     def _folded(self, folded: Folded[_Item]) -> Event[Log]:
-        _, node, line, family, found, origin, message = folded.last
+        _, node, line, found, origin, message = folded.last
         found.details.update(
             repeats=folded.count, repeats_first_ns=folded.first, repeats_last_ns=folded.until
         )
-        return self._event((folded.until, node, line, family, found, origin, message))
+        return self._event((folded.until, node, line, found, origin, message))
 
     def _event(self, item: _Item) -> Event[Log]:
-        time, node, line, family, found, origin, message = item
-        rank = found.rank if found.rank is not None else line.rank
+        time, node, line, found, origin, message = item
         details: dict[str, Any] = found.details
+        rank = found.rank if found.rank is not None else line.rank
+        if line.group_rank is not None and line.group_rank != rank:
+            if rank is None and line.group_is_world and line.local_rank is None:
+                rank = line.group_rank
+            else:
+                details.setdefault("group_rank", line.group_rank)
         if rank is None and line.local_rank is not None:
             rank = self._ranks.get((node, line.local_rank))
             details.setdefault("local_rank", line.local_rank)
@@ -195,7 +211,7 @@ class LogExtractor:
                 job_id=self._job_id,
                 attempt=self._attempt,
                 rank=rank,
-                family=family,  # type: ignore[arg-type]
+                family=found.code.partition(".")[0],  # type: ignore[arg-type]
                 code=found.code,
                 peer=found.peer,
                 device=found.device,

@@ -64,6 +64,8 @@ class Pattern:
     regex: re.Pattern[str]
     build: Build
     on: Literal["body", "message"] = "message"
+    nccl: bool = False
+    """Only in lines with NCCL's own prefix: the words alone are too common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,16 @@ class Family:
 _INTS: Final = frozenset({"rank", "seq", "wc_status", "exit_code", "signal"})
 _FLOATS: Final = frozenset({"timeout_s"})
 _TEXTS: Final = frozenset({"peer", "device", "collective"})
-_WHOLE: Final = re.compile(r"-?\d{1,15}")
+_INT_DETAILS: Final = frozenset(
+    {
+        "aborted_rank", "attempts", "closed_local_rank", "comm_rank", "count", "cuda_dev", "device_index",
+        "epoch", "errno", "expected", "gpu", "group_rank", "ib_devices", "joined", "last_completed",
+        "last_enqueued", "left", "length", "local_rank", "missing_seq", "most", "node_index", "nranks", "number", "nvml_dev",
+        "ok_rank", "one_rank", "opcode", "other_rank", "pg_id", "pid", "port", "ran_ms", "received", "tries",
+        "vendor_err", "waited_ms", "waited_s", "workers", "world_size",
+    }
+)  # fmt: skip
+"""Details that are numbers; every other one is text, also when it looks like a number."""
 
 
 def named(code: str, **details: Detail) -> Build:
@@ -102,7 +113,12 @@ def take(found: Found, groups: Mapping[str, str | None]) -> None:
         elif name in _TEXTS:
             setattr(found, name, text)
         else:
-            found.details[name] = int(text) if _WHOLE.fullmatch(text) else text.strip()
+            found.details[name] = int(text) if name in _INT_DETAILS else text.strip()[:500]
+
+
+def fill(regex: str) -> str:
+    """`<INT>` and `<PEER>` stand for the two shapes that every family uses."""
+    return regex.replace("<INT>", INT).replace("<PEER>", PEER)
 
 
 def pattern(
@@ -111,12 +127,13 @@ def pattern(
     build: Build | str,
     *,
     on: Literal["body", "message"] = "message",
-    flags: int = 0,
+    nccl: bool = False,
 ) -> Pattern:
-    """`build` given as text is the code of a `named` builder."""
+    """A pattern with `<INT>` and `<PEER>` filled in; a text as `build` is the code of a `named` builder."""
     return Pattern(
         anchors=(anchor,) if isinstance(anchor, str) else anchor,
-        regex=re.compile(regex, flags),
+        regex=re.compile(fill(regex)),
         build=named(build) if isinstance(build, str) else build,
         on=on,
+        nccl=nccl,
     )

@@ -1,7 +1,7 @@
 """All families together: which lines are worth a look, and what they mean.
 
-Two sieves stand before the patterns. A line without any of the few `STEMS` is dropped at the cost of some
-substring searches; a line that passes is compared with the literal anchors behind the stems it holds, and
+Two sieves stand before the patterns. A line without any stem is dropped at the cost of a few substring
+searches; of a line that passes, only the literal anchors behind the stems that it holds are searched, and
 only patterns whose anchor is there are tried, in the order of `FAMILIES`.
 """
 
@@ -38,62 +38,115 @@ FAMILIES: Final[tuple[Family, ...]] = (
 )
 """In order of precedence: the first pattern that fits names the line."""
 
-BLOCK_ANCHORS: Final = ("Traceback", "Root Cause", "Failures:")
-"""Openings of what spans several lines (`collectors.logs.blocks`)."""
-
-STEMS: Final[tuple[str, ...]] = (
-    "oss", "NCCL", "rror", "ail", "launcher", "teration", "step", "FAILED", "DCP", "atchdog",
-    "signal", "SIG", "Traceback", "Cause", "srun", "oom", "ception", "node failure", "ode failure",
-    "it/s", "s/it", "eckpoint", "onnect", "imed out", "imeout", "memory", "errno", "Errno",
-    "CANCELLED", "CUDA", "ollective", "raining", "reason", "eason", "Warning ", "Normal ", "killed", "Killed",
-    "Epoch ", "No space", "ckpt", "nan", "NaN", "roup", "workers", "Stale", "Aborted", "erminat", "nfs: ", "world_size", "ata",
+STEMS: Final = (
+    "rror", "NCCL", "ail", "oss", "step", "ignal", "SIG", "Traceback", "FAILED", "eckpoint", "imed out",
+    "eason", "%|", ": line ", "peer", "ollective", "kill", "CUDA", "atchdog",
 )  # fmt: skip
+"""One of these is in every anchor, except those of lines that are known by how they start."""
+
+STARTS: Final = (
+    "launcher: ", "srun: ", "config: ", "args: ", "world_size", "nfs: ", "Lustre: ", "Warning ", "Normal ",
+    "Training ", "training ", "[after training", "[exiting", "exiting program", "`Trainer", "Validation",
+    "terminate called", "!!!", "MPI_ABORT", "  distributed_timeout", "RESOURCE_EXHAUSTED", "grad",
+    "cp: ", "mv: ", "tar: ", "rsync: ", "bash: ", "mkdir: ", "cat: ", "dd: ",
+)  # fmt: skip
+
+_BLOCKS: Final = ("Traceback", "Root Cause (first observed failure)", "Failures:")
 
 
 def worth_a_look(text: str) -> bool:
-    """Whether any pattern or block could begin in this line; a False is certain."""
-    return any(map(text.__contains__, STEMS))
+    """Whether any pattern or block could begin in this line; a False is certain.
+
+    Spelt out, because this is what almost every line of a log costs: `STEMS` and `STARTS`, each once.
+    """
+    return (
+        "rror" in text
+        or "NCCL" in text
+        or "ail" in text
+        or "oss" in text
+        or "step" in text
+        or "ignal" in text
+        or "SIG" in text
+        or "Traceback" in text
+        or "FAILED" in text
+        or "eckpoint" in text
+        or "imed out" in text
+        or "eason" in text
+        or "%|" in text
+        or ": line " in text
+        or "peer" in text
+        or "ollective" in text
+        or "kill" in text
+        or "CUDA" in text
+        or "atchdog" in text
+        or text.startswith(STARTS)
+    )
 
 
 class Index:
     """Patterns by the stems and anchors that must be in a line for them to fit."""
 
-    def __init__(self, families: tuple[Family, ...], _stems: tuple[str, ...]) -> None:
-        ordered = [(f.name, p) for f in families for p in f.patterns]
+    def __init__(self, families: tuple[Family, ...]) -> None:
+        self._ordered: Final = tuple(p for f in families for p in f.patterns)
         by_anchor: dict[str, list[int]] = {}
-        for number, (_, one) in enumerate(ordered):
+        for number, one in enumerate(self._ordered):
             for anchor in one.anchors:
                 by_anchor.setdefault(anchor, []).append(number)
-        self._ordered: Final = ordered
-        self._anchors: Final = tuple((a, tuple(ns)) for a, ns in by_anchor.items())
+        groups: dict[str, list[tuple[str, list[int]]]] = {stem: [] for stem in STEMS}
+        self._rest: Final[list[tuple[str, list[int]]]] = []
+        for anchor, numbers in by_anchor.items():
+            stem = next((s for s in STEMS if s in anchor), None)
+            (self._rest if stem is None else groups[stem]).append((anchor, numbers))
+        self._groups: Final = tuple((stem, tuple(anchors)) for stem, anchors in groups.items())
 
-    def candidates(self, text: str) -> Iterator[tuple[str, Pattern]]:
+    def candidates(self, text: str) -> list[Pattern]:
         numbers: set[int] = set()
-        for anchor, behind in self._anchors:
-            if anchor in text:
-                numbers.update(behind)
-        for number in sorted(numbers):
-            yield self._ordered[number]
+        for stem, anchors in self._groups:
+            if stem in text:
+                for anchor, behind in anchors:
+                    if anchor in text:
+                        numbers.update(behind)
+        if text.startswith(STARTS) or "NCCL" in text:
+            for anchor, behind in self._rest:
+                if anchor in text:
+                    numbers.update(behind)
+        return [self._ordered[number] for number in sorted(numbers)] if numbers else []
 
 
-@lru_cache(maxsize=1)
-def _index() -> Index:
-    return Index(FAMILIES, STEMS)
+_candidates: Final = Index(FAMILIES).candidates
 
 
-def recognise(line: Line) -> tuple[str, tuple[Found, ...]] | None:
-    """The family and the facts of a line, None when it says nothing that we know."""
-    for family, one in _index().candidates(line.text):
+def candidates(text: str) -> list[Pattern]:
+    """The patterns that could fit `text`, in order of precedence."""
+    return _candidates(text)
+
+
+def opens_block(text: str) -> bool:
+    """Whether a traceback or a failure report could begin in this line."""
+    return any(map(text.__contains__, _BLOCKS))
+
+
+def recognise(line: Line, tried: list[Pattern] | None = None) -> tuple[Found, ...]:
+    """The facts of a line; empty when it says nothing that we know."""
+    for one in candidates(line.text) if tried is None else tried:
+        if one.nccl and line.nccl_level is None:
+            continue
         match = one.regex.match(line.body if one.on == "body" else line.message)
         if match is None:
             continue
         found = one.build(match, line)
         if found is not None:
-            return family, found if isinstance(found, tuple) else (found,)
-    return None
+            return found if isinstance(found, tuple) else (found,)
+    return ()
 
 
 @lru_cache(maxsize=1)
 def codes() -> dict[str, tuple[str, Code]]:
     """Every code that can be emitted: name -> (family, documentation)."""
     return {code.name: (family.name, code) for family in FAMILIES for code in family.codes}
+
+
+def all_patterns() -> Iterator[tuple[str, Pattern]]:
+    for family in FAMILIES:
+        for one in family.patterns:
+            yield family.name, one

@@ -6,60 +6,132 @@ import re
 from typing import Final
 
 from collectors.logs.families.cuda import cuda_tail
-from collectors.logs.families.nccl import result_code
-from collectors.logs.pattern import INT, Build, Code, Detail, Family, Found, named, pattern, take
+from collectors.logs.families.nccl import nccl_version, result_code
+from collectors.logs.pattern import Build, Code, Detail, Family, Found, fill, named, pattern, take
 from collectors.logs.prefix import Line
 
+_SOURCE: Final = "PyTorch ProcessGroupNCCL.cpp"
+
 CODES: Final = (
-    Code("pytorch.watchdog_timeout", "effect",
-         "A collective did not finish in the process group's timeout. The fault lies about `timeout_s` before "
-         "the line; the event keeps the line's time.",
-         "PyTorch ProcessGroupNCCL.cpp, 1.10 to 2.9"),
-    Code("pytorch.watchdog_status", "effect",
-         "Last enqueued and completed collective of a rank: below the others in `last_enqueued` is the missing rank.",
-         "PyTorch ProcessGroupNCCL.cpp, 2.2 and later"),
-    Code("pytorch.watchdog_exception", "effect",
-         "The watchdog thread ended with an exception; `details.cause` is the code of what it carried.",
-         "PyTorch ProcessGroupNCCL.cpp"),
-    Code("pytorch.watchdog_stuck", "effect", "The watchdog itself hangs in a CUDA or NCCL call.",
-         "PyTorch ProcessGroupNCCL.cpp, heartbeat monitor, 2.2 and later"),
-    Code("pytorch.flight_recorder_initiator", "effect", "This rank's own timeout began the flight-recorder dump.",
-         "PyTorch ProcessGroupNCCL.cpp, 2.3 and later"),
-    Code("pytorch.flight_recorder_follower", "teardown", "This rank dumps because another one asked: never a root.",
-         "PyTorch ProcessGroupNCCL.cpp, 2.3 and later"),
-    Code("pytorch.async_failure", "teardown", "The process group takes the process down after a failure.",
-         "PyTorch ProcessGroupNCCL.cpp"),
-    Code("pytorch.comm_aborted", "teardown", "A collective failed because the communicator was aborted before.",
-         "PyTorch ProcessGroupNCCL.cpp, NCCLUtils.hpp"),
-    Code("pytorch.desync", "effect",
-         "Ranks that did not join (`details.ranks`, `details.state` = not_joined) or did not finish a collective.",
-         "PyTorch TraceUtils.h, TORCH_NCCL_DESYNC_DEBUG; fr_trace"),
-    Code("pytorch.collective_mismatch", "cause", "Ranks run different collectives.",
-         "PyTorch ProcessGroupWrapper.cpp, TORCH_DISTRIBUTED_DEBUG"),
-    Code("pytorch.monitored_barrier", "blame", "Ranks that did not reach a monitored barrier (`details.ranks`).",
-         "PyTorch ProcessGroupGloo.cpp"),
-    Code("pytorch.store_error", "effect", "The rendezvous store could not be reached or timed out.",
-         "PyTorch TCPStore.cpp, socket.cpp"),
-    Code("pytorch.gloo_error", "blame", "A gloo (CPU) collective lost its peer.", "gloo transport/tcp/pair.cc"),
-    Code("pytorch.pg_options", "setting", "Options of a process group, its timeout among them.",
-         "PyTorch ProcessGroupNCCL.cpp, INFO"),
-)  # fmt: skip
+    Code(
+        "pytorch.watchdog_timeout",
+        "effect",
+        "A collective did not finish within `timeout_s`. The fault lies about that long before the line; the "
+        "event keeps the line's time. `seq`, `collective`, `details.ran_ms`, `details.pg`.",
+        f"{_SOURCE}, 1.10 to 2.9",
+    ),
+    Code(
+        "pytorch.watchdog_status",
+        "effect",
+        "Last enqueued and completed collective of a rank in one process group: whoever is below the others "
+        "in `last_enqueued` never joined.",
+        f"{_SOURCE}, 2.2 and later",
+    ),
+    Code(
+        "pytorch.watchdog_exception",
+        "effect",
+        "The watchdog thread ended with an exception; `details.cause` is the code of what it carried.",
+        _SOURCE,
+    ),
+    Code(
+        "pytorch.watchdog_stuck",
+        "effect",
+        "The watchdog itself hangs in a CUDA or NCCL call.",
+        f"{_SOURCE}, heartbeat monitor, 2.2 and later",
+    ),
+    Code(
+        "pytorch.flight_recorder_initiator",
+        "effect",
+        "This rank's own timeout began the flight-recorder dump.",
+        f"{_SOURCE}, 2.3 and later",
+    ),
+    Code(
+        "pytorch.flight_recorder_follower",
+        "teardown",
+        "This rank dumps because another one asked (`peer`, where told): never a root.",
+        f"{_SOURCE}, 2.3 and later",
+    ),
+    Code(
+        "pytorch.async_failure",
+        "teardown",
+        "The process group takes the process down after a failure.",
+        _SOURCE,
+    ),
+    Code(
+        "pytorch.comm_aborted",
+        "teardown",
+        "A collective failed because the communicator was aborted before.",
+        f"{_SOURCE}, NCCLUtils.hpp",
+    ),
+    Code(
+        "pytorch.desync",
+        "effect",
+        "Ranks (`details.ranks`) that did not join (`details.state` = not_joined) or did not finish "
+        "(not_finished) a collective.",
+        "PyTorch TraceUtils.h, TORCH_NCCL_DESYNC_DEBUG; the flight-recorder analyser",
+    ),
+    Code(
+        "pytorch.collective_mismatch",
+        "cause",
+        "Ranks run different collectives.",
+        "PyTorch ProcessGroupWrapper.cpp, TORCH_DISTRIBUTED_DEBUG",
+    ),
+    Code(
+        "pytorch.monitored_barrier",
+        "blame",
+        "Ranks (`details.ranks`) that did not reach a monitored barrier.",
+        "PyTorch ProcessGroupGloo.cpp",
+    ),
+    Code(
+        "pytorch.store_error",
+        "effect",
+        "The rendezvous store could not be reached or timed out: a consequence unless it comes first.",
+        "PyTorch TCPStore.cpp, socket.cpp",
+    ),
+    Code(
+        "pytorch.gloo_error", "blame", "A gloo (CPU) collective lost its peer.", "gloo transport/tcp/pair.cc"
+    ),
+    Code(
+        "pytorch.pg_options",
+        "setting",
+        "The timeout of a process group (`timeout_s`).",
+        f"{_SOURCE} at INFO; Megatron-LM arguments",
+    ),
+)
 
 _STATUS: Final = re.compile(
-    rf"[Ll]ast enqueued(?: NCCL)? work: (?P<last_enqueued>-?{INT}), last completed(?: NCCL)? work: (?P<last_completed>-?{INT})"
+    fill(
+        r"[Ll]ast enqueued(?: NCCL)? work: (?P<last_enqueued>-?<INT>), "
+        r"last completed(?: NCCL)? work: (?P<last_completed>-?<INT>)"
+    )
 )
 _WORK: Final = re.compile(
-    rf"WorkNCCL\((?:SeqNum=(?P<seq>{INT}), )?(?:OpType=(?P<collective>\w{{1,40}}))?"
-    rf"(?:.{{0,300}}?Timeout\(ms\)=(?P<timeout_ms>{INT}))?.{{0,100}}?\)(?: ran for (?P<ran_ms>{INT}) milliseconds)?"
+    fill(
+        r"WorkNCCL\((?:SeqNum=(?P<seq><INT>), )?(?:OpType=(?P<collective>\w{1,40}))?"
+        r"(?:.{0,300}?Timeout\(ms\)=(?P<timeout_ms><INT>))?.{0,100}?\)"
+        r"(?: ran for (?P<ran_ms><INT>) milliseconds)?"
+    )
 )
 _GROUP: Final = re.compile(
-    r"\[PG (?:ID )?(?P<pg_id>\d{1,7})?(?: ?PG GUID (?P<pg_guid>[^\s(\]]{1,40}))?(?:\((?P<pg>[^)]{0,60})\))?"
+    r"\[PG (?:ID )?(?P<pg_id>\d{1,7})?(?: ?PG GUID (?P<pg_guid>[^\s(\]]{1,40}))? ?(?:\((?P<pg>[^)]{0,60})\))?"
 )
 
 
 def _group(found: Found, line: Line) -> None:
     if (seen := _GROUP.search(line.body)) is not None:
         take(found, seen.groupdict())
+
+
+def _in_group(code: str, **details: Detail) -> Build:
+    """Like `named`, with the process group that the line's prefix names."""
+
+    def build(match: re.Match[str], line: Line) -> Found:
+        found = Found(code, details=dict(details))
+        take(found, match.groupdict())
+        _group(found, line)
+        return found
+
+    return build
 
 
 def _work(code: str, text: str, line: Line) -> Found:
@@ -100,10 +172,13 @@ def _exception(match: re.Match[str], line: Line) -> Found:
     found = Found("pytorch.watchdog_exception", details={"error": tail[:300]})
     if (cause := result_code(tail)) is not None:
         found.details["cause"] = cause
-    if (version := re.search(r"NCCL version (\d+\.\d+(?:\.\d+)?)", tail)) is not None:
-        found.details["nccl_version"] = version[1]
+    if (version := nccl_version(tail)) is not None:
+        found.details["nccl_version"] = version
     _group(found, line)
     return found
+
+
+_OTHER_RANK: Final = re.compile(r"rank (\d{1,7})")
 
 
 def _dump(match: re.Match[str], line: Line) -> Found:
@@ -111,22 +186,12 @@ def _dump(match: re.Match[str], line: Line) -> Found:
     rest = match["rest"]
     own = "this local rank" in rest
     found = Found("pytorch.flight_recorder_initiator" if own else "pytorch.flight_recorder_follower")
-    if not own and (other := re.search(r"rank (\d{1,7})", rest)) is not None:
+    if not own and (other := _OTHER_RANK.search(rest)) is not None:
         found.peer = f"rank/{other[1]}"
     if (seen := _STATUS.search(rest)) is not None:
         take(found, seen.groupdict())
     _group(found, line)
     return found
-
-
-def _with_group(code: str, **details: Detail) -> Build:
-    def build(match: re.Match[str], line: Line) -> Found:
-        found = Found(code, details=dict(details))
-        take(found, match.groupdict())
-        _group(found, line)
-        return found
-
-    return build
 
 
 def _pg_options(match: re.Match[str], _line: Line) -> Found:
@@ -137,45 +202,152 @@ def _megatron_timeout(match: re.Match[str], _line: Line) -> Found:
     return Found("pytorch.pg_options", timeout_s=int(match["minutes"]) * 60.0)
 
 
+_RANKS: Final = r"\s{0,8}(?:- )?(?:Ranks? )?\[(?P<ranks>[\d, -]{1,400})\] "
+
 PATTERNS: Final = (
     pattern("Watchdog caught", r"Watchdog caught collective operation timeout\b", _timeout),
-    pattern("failure detected by watchdog",
-            rf"failure detected by watchdog at work sequence id: (?P<seq>{INT})", _status),
-    pattern("detected by watchdog", rf"Exception \(either an error or timeout\) detected by watchdog(?: at work: (?P<seq>{INT}))?", _status),
-    pattern("Timeout at NCCL work", rf"Timeout at NCCL work: (?P<seq>{INT})", _status),
-    pattern("atchdog thread terminated", r"(?:Process group|NCCL) watchdog thread terminated with exception: ?(?P<tail>.{0,1000})", _exception),
-    pattern("to signal dumping", r"First PG on this rank to signal dumping", _with_group("pytorch.flight_recorder_initiator")),
-    pattern("dump signal", r"(?:Observed flight recorder|Received a|Observed a|Received an?) (?:flight recorder )?dump signal (?P<rest>.{0,800})", _dump),
-    pattern("timeout signal", r"Received a (?:global )?timeout signal (?P<rest>.{0,800})", _dump),
-    pattern("atchdog got stuck", rf"ProcessGroupNCCL's watchdog got stuck for (?P<timeout_s>{INT}) seconds", _with_group("pytorch.watchdog_stuck")),
-    pattern("eartbeat monitor timed out", r"[Hh]eartbeat monitor timed out", _with_group("pytorch.watchdog_stuck")),
-    pattern("watchdog hang", r"Terminating the process after attempting to dump debug info, due to ProcessGroupNCCL watchdog hang",
-            _with_group("pytorch.watchdog_stuck", terminating=True)),
-    pattern("Some NCCL operations", r"Some NCCL operations have failed or timed out", _with_group("pytorch.async_failure", teardown=True)),
-    pattern("taking the entire process down", r"To avoid data inconsistency, we are taking the entire process down",
-            _with_group("pytorch.async_failure", teardown=True)),
-    pattern("communicator was aborted", rf"NCCL communicator was aborted on rank (?P<aborted_rank>{INT})", _with_group("pytorch.comm_aborted", teardown=True)),
-    pattern("join collective #", rf"\s{{0,8}}(?:- )?(?:Ranks? )?\[(?P<ranks>[\d, -]{{1,400}})\] finished collective #(?P<seq>{INT}), but didn't join collective #(?P<missing_seq>{INT})",
-            named("pytorch.desync", state="not_joined")),
-    pattern("join collective", r"\s{0,8}(?:- )?(?:Ranks? )?\[(?P<ranks>[\d, -]{1,400})\] (?:joined but )?didn't (?:join|start) (?:any )?collective", named("pytorch.desync", state="not_joined")),
-    pattern("finish collective #", rf"\s{{0,8}}(?:- )?(?:Ranks? )?\[(?P<ranks>[\d, -]{{1,400}})\] joined but didn't finish collective #(?P<seq>{INT})",
-            named("pytorch.desync", state="not_finished")),
-    pattern("ot all ranks joined collective", rf"Not all ranks joined collective,? ?(?:sequence number: (?P<seq>{INT}))?(?:.{{0,200}}?missing ranks:? ?\{{?(?P<ranks>[\d, ]{{1,400}}))?",
-            named("pytorch.desync", state="not_joined")),
-    pattern("mismatch between collectives", r"Detected mismatch between collectives on ranks\. Rank (?P<one_rank>\d{1,7}) is running collective: .{0,400}?(?:but Rank (?P<other_rank>\d{1,7}) is running collective|$)",
-            "pytorch.collective_mismatch"),
-    pattern("monitoredBarrier", rf"Ranks? (?P<ranks>[\d, ]{{1,400}}) failed to pass monitoredBarrier in (?P<waited_ms>{INT}) ms", "pytorch.monitored_barrier"),
-    pattern("monitoredBarrier", rf"Rank (?P<ok_rank>{INT}) successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank (?P<ranks>{INT})", "pytorch.monitored_barrier"),
-    pattern("client socket has", r"(?:\[c10d\] )?The client socket has (?P<error>timed out after (?P<waited_ms>\d{1,12})ms|failed to connect to any network address)[^(]{0,80}\(?(?P<peer>[^)]{0,120})",
-            "pytorch.store_error"),
-    pattern("waiting for clients", rf"Timed out after (?P<waited_s>{INT}) seconds waiting for clients\. (?P<joined>{INT})/(?P<expected>{INT}) clients joined", "pytorch.store_error"),
-    pattern("recvValue failed", r"(?:TCPStore: )?recvValue failed on SocketImpl\(.{0,200}?(?:remote=\[?(?P<peer>[^\],)]{1,100}))?.{0,200}", "pytorch.store_error"),
-    pattern("wait timeout after", rf"wait timeout after (?P<waited_ms>{INT})ms, keys: (?P<keys>.{{1,200}})", "pytorch.store_error"),
-    pattern("Socket Timeout", r"(?P<error>Socket Timeout)\s*$", "pytorch.store_error"),
-    pattern("failed to bind", r"(?:\[c10d\] )?The server socket has failed to (?P<error>bind to (?P<address>\S{1,80}).{0,120})", "pytorch.store_error"),
-    pattern("gloo", r"(?:\[\S{0,120}gloo/\S{1,120}\] |[Gg]loo )(?P<error>.{0,80}?(?:\bby peer|[Cc]onnection (?:reset|closed)|[Tt]imed out|failed)[^\[]{0,60})(?:\[(?P<peer>[^\]]{1,80})\])?", "pytorch.gloo_error"),
-    pattern("TIMEOUT(ms)", rf"ProcessGroupNCCL (?:initialization options|created).{{0,400}}?TIMEOUT\(ms\): ?(?P<timeout_ms>{INT})", _pg_options),
-    pattern("distributed_timeout_minutes", rf"\s{{0,4}}distributed_timeout_minutes \.{{2,80}} ?(?P<minutes>{INT})\s*$", _megatron_timeout),
-)  # fmt: skip
+    pattern(
+        "failure detected by watchdog",
+        r"failure detected by watchdog at work sequence id: (?P<seq><INT>)",
+        _status,
+    ),
+    pattern(
+        "detected by watchdog",
+        r"Exception \(either an error or timeout\) detected by watchdog(?: at work: (?P<seq><INT>))?",
+        _status,
+    ),
+    pattern("Timeout at NCCL work", r"Timeout at NCCL work: (?P<seq><INT>)", _status),
+    pattern(
+        "atchdog thread terminated",
+        r"(?:Process group|NCCL) watchdog thread terminated with exception: ?(?P<tail>.{0,1000})",
+        _exception,
+    ),
+    pattern(
+        "to signal dumping",
+        r"First PG on this rank to signal dumping",
+        _in_group("pytorch.flight_recorder_initiator"),
+    ),
+    pattern(
+        "dump signal",
+        r"(?:Observed flight recorder|Received an?|Observed an?) (?:flight recorder )?dump signal "
+        r"(?P<rest>.{0,800})",
+        _dump,
+    ),
+    pattern(
+        "ast enqueued NCCL work",
+        r"Received a (?:global )?timeout (?:signal )?(?P<rest>.{0,800})",
+        _dump,
+    ),
+    pattern(
+        "atchdog got stuck",
+        r"ProcessGroupNCCL's watchdog got stuck for (?P<timeout_s><INT>) seconds",
+        _in_group("pytorch.watchdog_stuck"),
+    ),
+    pattern(
+        "eartbeat monitor timed out",
+        r"[Hh]eartbeat monitor timed out",
+        _in_group("pytorch.watchdog_stuck"),
+    ),
+    pattern(
+        "atchdog hang",
+        r"Terminating the process after attempting to dump debug info, due to ProcessGroupNCCL watchdog hang",
+        _in_group("pytorch.watchdog_stuck", terminating=True),
+    ),
+    pattern(
+        "Some NCCL operations",
+        r"Some NCCL operations have failed or timed out",
+        _in_group("pytorch.async_failure", teardown=True),
+    ),
+    pattern(
+        "NCCL communicator was aborted",
+        r"NCCL communicator was aborted on rank (?P<aborted_rank><INT>)",
+        _in_group("pytorch.comm_aborted", teardown=True),
+    ),
+    pattern(
+        "join collective #",
+        _RANKS + r"finished collective #(?P<seq><INT>), but didn't join collective #(?P<missing_seq><INT>)",
+        named("pytorch.desync", state="not_joined"),
+    ),
+    pattern(
+        "collective",
+        _RANKS + r"(?:joined but )?didn't (?:join|start) (?:any )?collective",
+        named("pytorch.desync", state="not_joined"),
+    ),
+    pattern(
+        "finish collective #",
+        _RANKS + r"joined but didn't finish collective #(?P<seq><INT>)",
+        named("pytorch.desync", state="not_finished"),
+    ),
+    pattern(
+        "ot all ranks joined collective",
+        r"Not all ranks joined collective,? ?(?:sequence number: (?P<seq><INT>))?"
+        r"(?:.{0,200}?missing ranks:? ?\{?(?P<ranks>[\d, ]{1,400}))?",
+        named("pytorch.desync", state="not_joined"),
+    ),
+    pattern(
+        "mismatch between collectives",
+        r"Detected mismatch between collectives on ranks\. Rank (?P<one_rank><INT>) is running collective: "
+        r".{0,400}?(?:but Rank (?P<other_rank><INT>) is running collective|$)",
+        "pytorch.collective_mismatch",
+    ),
+    pattern(
+        "failed to pass monitoredBarrier",
+        r"Ranks? (?P<ranks>[\d, ]{1,400}) failed to pass monitoredBarrier in (?P<waited_ms><INT>) ms",
+        "pytorch.monitored_barrier",
+    ),
+    pattern(
+        "monitoredBarrier, but received errors",
+        r"Rank (?P<ok_rank><INT>) successfully reached monitoredBarrier, but received errors while waiting "
+        r"for "
+        r"send/recv from rank (?P<ranks><INT>)",
+        "pytorch.monitored_barrier",
+    ),
+    pattern(
+        ("client socket has timed out", "client socket has failed"),
+        r"(?:\[c10d\] )?The client socket has (?P<error>timed out after (?P<waited_ms><INT>)ms"
+        r"|failed to connect to any network address)[^(]{0,80}\(?(?P<peer>[^)]{0,120})",
+        "pytorch.store_error",
+    ),
+    pattern(
+        "imed out after",
+        r"Timed out after (?P<waited_s><INT>) seconds waiting for clients\. (?P<joined><INT>)/"
+        r"(?P<expected><INT>) "
+        r"clients joined",
+        "pytorch.store_error",
+    ),
+    pattern(
+        "recvValue failed",
+        r"(?:TCPStore: )?recvValue failed on SocketImpl\(.{0,200}?(?:remote=\[?(?P<peer>[^\],)]{1,100}))?",
+        "pytorch.store_error",
+    ),
+    pattern(
+        "rror: wait timeout after",
+        r"wait timeout after (?P<waited_ms><INT>)ms, keys: (?P<keys>.{1,200})",
+        "pytorch.store_error",
+    ),
+    pattern("rror: Socket Timeout", r"(?P<error>Socket Timeout)\s*$", "pytorch.store_error"),
+    pattern(
+        "failed to bind",
+        r"(?:\[c10d\] )?The server socket has failed to (?P<error>bind to \S{1,80}.{0,120})",
+        "pytorch.store_error",
+    ),
+    pattern(
+        ("by peer", "imed out waiting", "FullMesh failed"),
+        r"(?:\[\S{0,120}gloo/\S{1,120}\] |[Gg]loo )(?P<error>.{0,80}?(?:by peer|[Tt]imed out"
+        r"|failed)[^\[]{0,60})"
+        r"(?:\[(?P<peer>[^\]]{1,80})\])?",
+        "pytorch.gloo_error",
+    ),
+    pattern(
+        ("ProcessGroupNCCL initialization", "ProcessGroupNCCL created"),
+        r"ProcessGroupNCCL (?:initialization options|created).{0,400}?TIMEOUT\(ms\): ?(?P<timeout_ms><INT>)",
+        _pg_options,
+    ),
+    pattern(
+        "  distributed_timeout",
+        r"\s{0,4}distributed_timeout_minutes \.{2,80} ?(?P<minutes>\d{1,7})\s*$",
+        _megatron_timeout,
+    ),
+)
 
 FAMILY: Final = Family("pytorch", CODES, PATTERNS)
