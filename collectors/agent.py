@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
 from collectors.clock import Clock, ClockWatch, Stamps
+from collectors.clock_sync import ClockSync
 from collectors.delivery.record import Outgoing, batches
 from collectors.levels import LevelBoard
 from collectors.reader import Position, Reader, SourceAbsentError, SourceError
@@ -34,6 +35,10 @@ NAMING: Final = frozenset({"nvml", "ports"})
 """Readers that find out what the devices are called: the others start when these have looked."""
 
 NAMES_WITHIN_S: Final = 3.0
+
+ESSENTIAL: Final = frozenset({"kmsg"})
+"""When one of these hangs the service manager should start the agent anew. Others are only reported: a
+driver that hangs would hang the next process too."""
 
 STATUS_SPACING_S: Final = 1.0
 """A changed status is told at once, but no more often than this."""
@@ -74,8 +79,9 @@ class Agent:
     uptime_s: Callable[[], float] = lambda: 0.0
     inventory_version: Callable[[], int] = lambda: 0
     driver_version: Callable[[], str | None] = lambda: None
+    clock_sync: Callable[[], ClockSync | None] = lambda: None
     alive: Callable[[], None] = lambda: None
-    """Called by the heartbeat loop while the loops that matter turn: feeds the service manager's watchdog."""
+    """Called every second while the essential loops turn: feeds the service manager's watchdog."""
     emitted: Counter[str] = field(default_factory=Counter)
     _sequence: Counter[str] = field(default_factory=Counter)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -182,11 +188,7 @@ class Agent:
         return number
 
     async def _supervise(self, reader: Reader, after: Sequence[Reader] = ()) -> None:
-        if after:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(NAMES_WITHIN_S):
-                    while any(other.health.fresh for other in after):  # noqa: ASYNC110
-                        await asyncio.sleep(0.01)
+        await self._looked(after)
         failures = 0
         while True:
             started = self.clock.monotonic()
@@ -219,18 +221,38 @@ class Agent:
     async def _beat(self) -> None:
         watch = ClockWatch(self.clock)
         loop = asyncio.get_running_loop()
+        await self._looked(self.readers)
         due = loop.time()
         while True:
-            trouble = watch.check()
-            now = self.clock.realtime()
-            self.beat(CollectorStatus(status="degraded" if trouble else "ok", reason=trouble, last_read=now))
+            self.beat(self._clock_status(watch))
             self._versions = self._statuses_now()
             due = max(due + self.heartbeat_interval_s, loop.time())
             while (left := due - loop.time()) > 0:
                 await asyncio.sleep(min(left, STATUS_SPACING_S))
-                self.alive()
+                self._tell_alive()
                 if self._statuses_now() != self._versions:
                     break
+
+    async def _looked(self, readers: Sequence[Reader]) -> None:
+        """Until each of them has said how it is, for a few seconds at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(NAMES_WITHIN_S):
+                while any(reader.health.fresh for reader in readers):  # noqa: ASYNC110 - for a moment
+                    await asyncio.sleep(0.01)
+
+    def _clock_status(self, watch: ClockWatch) -> CollectorStatus:
+        reason = trouble = watch.check()
+        sync = self.clock_sync()
+        if trouble is None and sync is not None and not sync.synchronised:
+            reason = f"not synchronised (error up to {sync.max_error_s:g} s)"
+        return CollectorStatus(
+            status="degraded" if trouble else "ok", reason=reason, last_read=self.clock.realtime()
+        )
+
+    def _tell_alive(self) -> None:
+        now = self.clock.monotonic()
+        if not any(r.health.hung(now) for r in self.readers if r.name in ESSENTIAL):
+            self.alive()
 
     def _statuses_now(self) -> dict[str, Any]:
         monotonic = self.clock.monotonic()
@@ -245,7 +267,3 @@ async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for result in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
             log.error("task ended badly: %r", result)
-
-
-def levels_of(statuses: Mapping[str, CollectorStatus]) -> Counter[str]:
-    return Counter(status.status for status in statuses.values())

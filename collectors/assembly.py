@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,6 +13,7 @@ from typing import Any
 from collectors import identity
 from collectors.agent import Agent, Node, Sink
 from collectors.clock import Clock, Stamps, SystemClock
+from collectors.clock_sync import clock_sync
 from collectors.delivery.backlog import Backlog
 from collectors.delivery.delivery import Delivery
 from collectors.delivery.link import KafkaLink, Link
@@ -24,12 +27,15 @@ from collectors.parsers.kernel_log import KernelLogParser
 from collectors.port_tracker import PortTracker
 from collectors.positions import Positions
 from collectors.reader import Position, Reader
+from collectors.readers.aer import AerReader
+from collectors.readers.journal import JournalReader
 from collectors.readers.kernel_lines import KernelLines
 from collectors.readers.kmsg import KmsgReader
 from collectors.readers.netlink import NetlinkReader
 from collectors.readers.port_tree import PortTree
 from collectors.readers.ports import PortsReader
 from collectors.settings import CollectSettings
+from topics.payloads import Via
 
 
 @dataclass(slots=True)
@@ -81,7 +87,7 @@ def delivery(settings: CollectSettings, connect: Callable[[], Awaitable[Link]], 
     )
 
 
-def build(parts: Parts, sink: Sink, alive: Callable[[], None] = lambda: None) -> Agent:
+def build(parts: Parts, sink: Sink) -> Agent:
     """The agent with the readers that the settings name."""
     settings = parts.settings
     return Agent(
@@ -95,7 +101,7 @@ def build(parts: Parts, sink: Sink, alive: Callable[[], None] = lambda: None) ->
         uptime_s=lambda: identity.uptime_s(settings.proc_root),
         inventory_version=lambda: parts.inventory.version,
         driver_version=lambda: parts.inventory.driver_version,
-        alive=alive,
+        clock_sync=clock_sync,
     )
 
 
@@ -110,6 +116,7 @@ def readers(parts: Parts) -> list[Reader]:
     made: dict[str, Callable[[], Reader]] = {
         "ports": lambda: ports,
         "netlink": lambda: _netlink(parts, tracker, ports),
+        "aer": lambda: _aer(parts),
         "kmsg": lambda: kmsg,
     }
     chosen = [make() for name, make in made.items() if name in settings.readers]
@@ -177,6 +184,8 @@ def _nvml(parts: Parts, ledger: XidLedger, kmsg: Reader) -> list[Reader]:
 
 def _kmsg(parts: Parts, tracker: PortTracker, ports: PortsReader, ledger: XidLedger) -> Reader:
     settings = parts.settings
+    journal = settings.kernel_log == "journal" or (settings.kernel_log == "auto" and _only_journal(settings))
+    via: Via = "journal" if journal else "kmsg"
 
     def parser() -> KernelLogParser:
         made = KernelLogParser(
@@ -184,6 +193,7 @@ def _kmsg(parts: Parts, tracker: PortTracker, ports: PortsReader, ledger: XidLed
             parts.node.name,
             parts.inventory.current,
             driver_version=parts.inventory.driver_version,
+            via=via,
         )
         parts.inventory.tell(partial(setattr, made.site, "inventory"))
         return made
@@ -196,12 +206,32 @@ def _kmsg(parts: Parts, tracker: PortTracker, ports: PortsReader, ledger: XidLed
         counters_refused=ports.leave_counters_alone,
         xid_told=lambda xid: ledger.note(xid.pci_bdf, xid.xid, parts.clock.monotonic()),
     )
+    if journal:
+        return JournalReader(lines, parts.clock, resume=lambda: parts.resume("kmsg"))
     return KmsgReader(
         settings.kmsg_path,
         lines,
         parts.clock,
         parts.node.boot_id,
         resume=lambda: parts.resume("kmsg"),
+    )
+
+
+def _only_journal(settings: CollectSettings) -> bool:
+    return not os.access(settings.kmsg_path, os.R_OK) and shutil.which("journalctl") is not None
+
+
+def _aer(parts: Parts) -> Reader:
+    return AerReader(
+        parts.node.cluster,
+        parts.node.name,
+        parts.settings.sysfs_root,
+        lambda: parts.inventory.current,
+        parts.clock,
+        parts.stamps,
+        parts.node.boot_id,
+        parts.settings.aer_interval_s,
+        lambda: parts.resume("aer"),
     )
 
 

@@ -90,13 +90,18 @@ class Health:
             self.lost += count
             self.version += 1
 
+    def hung(self, monotonic: int) -> bool:
+        """The loop runs, and has not turned for longer than it may take."""
+        if self.max_silence_s is None or self.last_turn is None:
+            return False
+        return monotonic - self.last_turn > self.max_silence_s * 1e9
+
     def report(self, monotonic: int) -> CollectorStatus:
         """The reader's own word, unless its loop has stopped turning: then that is what is told."""
         status, reason = self.status, self.reason
-        if self.max_silence_s is not None and self.last_turn is not None and status != "absent":
-            silent_s = (monotonic - self.last_turn) / 1e9
-            if silent_s > self.max_silence_s:
-                status, reason = "failed", f"hung: its loop has not turned for {silent_s:.0f} s"
+        if self.hung(monotonic):
+            silent_s = (monotonic - (self.last_turn or 0)) / 1e9
+            status, reason = "failed", f"hung: its loop has not turned for {silent_s:.0f} s"
         return CollectorStatus(
             status=status,
             reason=reason,

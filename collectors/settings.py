@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -31,6 +32,8 @@ class CollectSettings(BaseModel):
     memory_max_bytes: int = Field(8 * 1024 * 1024, ge=64 * 1024)
     """What may wait in memory when the disk can't be written."""
 
+    kernel_log: Literal["auto", "kmsg", "journal"] = "auto"
+    """Where the kernel log comes from; `auto` takes the journal where the device can't be read."""
     kmsg_path: Path = Path("/dev/kmsg")
     sysfs_root: Path = Path("/sys")
     proc_root: Path = Path("/proc")

@@ -59,12 +59,21 @@ class Delivery:
         self._failure: str | None = None
         self._away: tuple[int, str] | None = None
         """Since when there is no broker, and what the last try said."""
+        self._connected = False
         self._window_bytes = 0
         self._newest_of: dict[str, int] = {}
         self._quiet: dict[str, Position] = {}
         self.delivered = Delivered()
         self._stored = backlog.stored_positions()
         self._newest_of.update(dict.fromkeys(self._stored, backlog.newest))
+
+    @property
+    def connected(self) -> bool:
+        return self._connected
+
+    @property
+    def spool_bytes(self) -> int:
+        return self._backlog.spool_bytes
 
     @property
     def dropped(self) -> Counter[str]:
@@ -146,6 +155,7 @@ class Delivery:
                 continue
             try:
                 self._failure = self._away = None
+                self._connected = True
                 await self._pump(link)
             except LinkError as exc:
                 self._lost(str(exc))
@@ -153,6 +163,7 @@ class Delivery:
             except asyncio.CancelledError:
                 await self._hand_back(link)
                 raise
+            self._connected = False
             await link.abort()
             self._backlog.rewind()
             self._window_bytes = 0

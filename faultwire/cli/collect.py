@@ -87,7 +87,7 @@ async def _print(collecting: CollectSettings, *, once: bool) -> bool:
 
     parts = Parts(collecting)
     agent = build(parts, Screen(sys.stdout.buffer))
-    return await _run(agent, once=once)
+    return await _run(agent, collecting, once=once)
 
 
 async def _send(collecting: CollectSettings, bootstrap: str, prefix: str, *, once: bool) -> bool:
@@ -97,17 +97,32 @@ async def _send(collecting: CollectSettings, bootstrap: str, prefix: str, *, onc
     clock = SystemClock()
     delivery = kafka_delivery(collecting, bootstrap, prefix, clock)
     parts = Parts(collecting, clock, delivery.resume_position)
-    return await _run(build(parts, delivery), once=once)
+    return await _run(build(parts, delivery), collecting, once=once)
 
 
-async def _run(agent: Agent, *, once: bool) -> bool:
+async def _run(agent: Agent, collecting: CollectSettings, *, once: bool) -> bool:
+    from collectors.notify import ServiceManager
+
     if once:
         delivered = await agent.once()
         return delivered and not _all_failed(agent)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, agent.stop)
-    await agent.run()
+    manager = ServiceManager.from_environment()
+    agent.alive = manager.alive
+    server = None
+    if collecting.metrics_port is not None:
+        from collectors.metrics import serve
+
+        server = await serve(agent, collecting.metrics_host, collecting.metrics_port)
+    manager.ready()
+    try:
+        await agent.run()
+    finally:
+        manager.stopping()
+        if server is not None:
+            server.close()
     return True
 
 

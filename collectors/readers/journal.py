@@ -1,0 +1,134 @@
+"""The kernel log through journald, for hosts where `/dev/kmsg` is out of reach.
+
+`journalctl -k -o json -f` is followed; its cursor is the position. The record's text and time are the
+same as the kernel's, but there is no sequence number, so an event's id is that of its time and text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import orjson
+
+from collectors.clock import Clock
+from collectors.parsers.formats import KernelLogError, read_kernel_log
+from collectors.reader import Emit, Health, Position, SourceFailedError
+from collectors.readers.kernel_lines import KernelLines
+from topics.events import Event
+
+COMMAND: Final = ("journalctl", "--dmesg", "--output=json", "--no-pager", "--follow", "--boot")
+TURN_S: Final = 5.0
+WAITING_TURN_S: Final = 0.25
+MAX_LINE: Final = 1024 * 1024
+STOP_S: Final = 2.0
+
+
+class JournalReader:
+    """Follows this boot's kernel messages; `command` is what to run without the place to start at."""
+
+    name = "kmsg"
+    """It is the same log; which way it came is in each event's `via`."""
+
+    def __init__(
+        self,
+        lines: KernelLines,
+        clock: Clock,
+        resume: Callable[[], Position | None] = lambda: None,
+        command: Sequence[str] = COMMAND,
+    ) -> None:
+        self.health = Health()
+        self._lines = lines
+        self._clock = clock
+        self._resume = resume
+        self._command = tuple(command)
+        self._cursor: str | None = None
+
+    async def run(self, emit: Emit) -> None:
+        await self._follow(emit, self._command)
+
+    async def once(self, emit: Emit) -> None:
+        command = tuple(part for part in self._command if part != "--follow")
+        with contextlib.suppress(_EndedError):
+            await self._follow(emit, command)
+        emit(self._lines.flush(), self._position())
+        self.health.ok()
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    async def _follow(self, emit: Emit, command: Sequence[str]) -> None:
+        cursor = self._cursor or (self._resume() or {}).get("cursor")
+        where = [f"--after-cursor={cursor}"] if cursor else ["--lines=all"]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                *where,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                limit=MAX_LINE,
+            )
+        except FileNotFoundError as exc:
+            raise SourceFailedError(f"{command[0]} is not there") from exc
+        try:
+            await self._read(process, emit)
+        finally:
+            await _end(process)
+
+    async def _read(self, process: asyncio.subprocess.Process, emit: Emit) -> None:
+        if process.stdout is None or process.stderr is None:
+            raise SourceFailedError("journalctl has no output")
+        self.health.max_silence_s = TURN_S * 3
+        self.health.ok()
+        while True:
+            self.health.last_turn = self._clock.monotonic()
+            events = self._lines.due(self._clock.realtime())
+            try:
+                async with asyncio.timeout(WAITING_TURN_S if self._lines.waiting else TURN_S):
+                    line = await process.stdout.readline()  # what was read of a line stays in the stream
+            except TimeoutError:
+                if events:
+                    emit(events, self._position())
+                continue
+            if not line:
+                why = (await process.stderr.read(500)).decode("utf-8", "replace").strip()
+                raise _EndedError(f"{process_name(self._command)} ended: {why or 'no reason given'}")
+            emit(events + self._line(line), self._position())
+
+    def _line(self, line: bytes) -> list[Event[Any]]:
+        try:
+            cursor = orjson.loads(line).get("__CURSOR")
+            records = list(read_kernel_log([line]))
+        except (orjson.JSONDecodeError, AttributeError, KernelLogError):
+            return []
+        self.health.last_read = self._clock.realtime()
+        events = [event for record in records for event in self._lines.feed(record)]
+        if isinstance(cursor, str) and not self._lines.waiting:
+            self._cursor = cursor
+        return events
+
+    def _position(self) -> Position | None:
+        return None if self._cursor is None else {"cursor": self._cursor}
+
+
+class _EndedError(SourceFailedError):
+    """The process ended by itself."""
+
+
+def process_name(command: Sequence[str]) -> str:
+    return command[0].rpartition("/")[2]
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            async with asyncio.timeout(STOP_S):
+                await process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
