@@ -80,11 +80,12 @@ _FLOATS: Final = frozenset({"timeout_s"})
 _TEXTS: Final = frozenset({"peer", "device", "collective"})
 _INT_DETAILS: Final = frozenset(
     {
-        "aborted_rank", "attempts", "closed_local_rank", "comm_rank", "count", "cuda_dev", "device_index",
-        "epoch", "errno", "expected", "gpu", "group_rank", "ib_devices", "joined", "last_completed",
-        "last_enqueued", "left", "length", "local_rank", "missing_seq", "most", "node_index", "nranks", "number", "nvml_dev",
-        "ok_rank", "one_rank", "opcode", "other_rank", "pg_id", "pid", "port", "ran_ms", "received", "tries",
-        "vendor_err", "waited_ms", "waited_s", "workers", "world_size",
+        "aborted_rank", "attempts", "closed_local_rank", "comm_rank", "count", "cuda_dev",
+        "device_index", "epoch", "errno", "expected", "gpu", "group_rank", "ib_devices", "joined",
+        "last_completed", "last_enqueued", "left", "length", "local_rank", "missing_seq", "most",
+        "node_index", "nranks", "number", "nvml_dev", "ok_rank", "one_rank", "opcode", "other_rank",
+        "pg_id", "pid", "port", "ran_ms", "received", "tries", "vendor_err", "waited_ms",
+        "waited_s", "workers", "world_size",
     }
 )  # fmt: skip
 """Details that are numbers; every other one is text, also when it looks like a number."""

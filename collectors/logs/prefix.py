@@ -20,7 +20,10 @@ _ANSI: Final = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
 _DATE: Final = r"\d{4}-\d\d-\d\d[T_ ]\d\d:\d\d:\d\d(?:[.,:]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _LEVEL: Final = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)"
 
-_NO_LOGGER: Final = "hint|tip|note|advice|doc|docs|example|quote|echo|grep|viewer|replay|history|faq|runbook|old|prev|Errno|enforce"
+_NO_LOGGER: Final = (
+    "hint|tip|note|advice|doc|docs|example|quote|echo|grep|viewer|replay|history|faq|runbook|old|prev"
+    "|Errno|enforce"
+)
 """First words in brackets that are no logger's name: somebody's explanation, or part of the message."""
 
 _STREAM: Final = re.compile(

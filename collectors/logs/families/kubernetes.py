@@ -30,8 +30,8 @@ _MEANINGS: Final[dict[str, tuple[Role, str]]] = {
 _REASONS: Final = {
     "OOMKilled": "oom_killed", "ContainerCannotRun": "cannot_run", "CreateContainerError": "cannot_run",
     "DeadlineExceeded": "deadline", "Evicted": "evicted", "NodeLost": "node_lost",
-    "NodeShutdown": "node_lost", "NodeNotReady": "node_lost", "NodeFailures": "node_lost", "DeletionByPodGC": "node_lost",
-    "Preempted": "preempted", "Preempting": "preempted", "PreemptionByScheduler": "preempted",
+    "NodeShutdown": "node_lost", "NodeNotReady": "node_lost", "NodeFailures": "node_lost",
+    "DeletionByPodGC": "node_lost", "Preempted": "preempted", "Preempting": "preempted", "PreemptionByScheduler": "preempted",
     "PreemptionByKubeScheduler": "preempted", "DeletionByTaintManager": "taint_evicted",
     "TaintManagerEviction": "taint_evicted", "EvictionByEvictionAPI": "api_evicted",
     "TerminationByKubelet": "kubelet_terminated", "Terminated": "kubelet_terminated",

@@ -198,7 +198,10 @@ def _warning(_match: re.Match[str], line: Line) -> Found | None:
 
 _F: Final = r"(?:[A-Za-z_]\w{1,40} ?: ?)?"
 """The function that speaks: `socketProgress: `, `Net : `."""
-_COMM: Final = r"(?:ncclComm\w{0,40} )?comm 0x(?P<comm>[0-9a-f]{1,16}) rank (?P<comm_rank><INT>) n[rR]anks (?P<nranks><INT>)"
+_COMM: Final = (
+    r"(?:ncclComm\w{0,40} )?comm 0x(?P<comm>[0-9a-f]{1,16}) "
+    r"rank (?P<comm_rank><INT>) n[rR]anks (?P<nranks><INT>)"
+)
 
 PATTERNS: Final = (
     pattern(

@@ -145,10 +145,16 @@ def _said(code: str) -> Build:
     return build
 
 
-_FAILS: Final = r"(?:failed|failure|FAILED|[Ee]rror|[Tt]imed out|stalled|gave up|giving up|aborted|could not|cannot|unable)\b"
+_FAILS: Final = (
+    r"(?:failed|failure|FAILED|[Ee]rror|[Tt]imed out|stalled|gave up|giving up|aborted"
+    r"|could not|cannot|unable)\b"
+)
 _FINE: Final = r"(?!.*(?:\b0 errors|retried|retrying|will retry|recovered|succeeded|transient|policy))"
 """A failure that was dealt with, or none at all."""
-_WRITES: Final = r"(?:sav(?:e|ing)|writ(?:e|ing)|upload(?:ing)?|flush(?:ing)?|persist(?:ing)?|stor(?:e|ing)|stag(?:e|ing))\b"
+_WRITES: Final = (
+    r"(?:sav(?:e|ing)|writ(?:e|ing)|upload(?:ing)?|flush(?:ing)?|persist(?:ing)?|stor(?:e|ing)"
+    r"|stag(?:e|ing))\b"
+)
 
 PATTERNS: Final = (
     pattern("rror: [Errno", r"\[Errno (?P<number>\d{1,3})\] (?P<rest>.{0,1000})", _errno),
