@@ -22,6 +22,7 @@ from topics.time import format_rfc3339, from_seconds, seconds
 REBOOT: Final = ("RESTART_BM", "Node Reboot", "0x2")
 RESET: Final = ("RESET_GPU", "WORKFLOW_XID_48", "WORKFLOW_NVLINK", "GPU Reset Required")
 GPU_REPAIRED_BY_RESET: Final = frozenset({"accelerator_memory", "accelerator_fabric", "accelerator_gpu"})
+OUTAGES: Final = frozenset({"port_outage", "nccl.port_error"})
 _NO_NODE_ACTION: Final = frozenset({"network_fabric", "shared_filesystem"})
 
 
@@ -43,7 +44,13 @@ class Situation:
 def decide(situation: Situation, policy: Policy) -> list[Event[Action]]:
     """The actions that the policy lets out, in a fixed order."""
     found = [*_interrupt(situation, policy), *_node_actions(situation, policy)]
-    return [e for e in found if policy.publish_refused or all(g.passed for g in e.data.guards)]
+    return [e for e in found if policy.publish_refused or _let_out(e)]
+
+
+def _let_out(event: Event[Action]) -> bool:
+    """Every guard holds. A drill is let out too, to show that the line works: its own guard stays failed,
+    and it is a dry run, so nobody carries it out."""
+    return all(g.passed or (event.drill is True and g.guard == "no_drill") for g in event.data.guards)
 
 
 def _interrupt(s: Situation, policy: Policy) -> Iterator[Event[Action]]:
@@ -52,8 +59,9 @@ def _interrupt(s: Situation, policy: Policy) -> Iterator[Event[Action]]:
     if not policy.interrupt.enabled or job is None or verdict.domain not in policy.interrupt.domains:
         return
     cause = [c for c in verdict.cause if not c.attrs.get("slows")]
-    lethal = [c for c in cause if c.strength == "lethal" or _at_budget(c, s, policy)]
-    if not cause or not (lethal or (s.phase != "provisional" and s.case.trouble)):
+    fresh = [c for c in cause if not c.attrs.get("old")]
+    sure = [c for c in fresh if c.attrs.get("at_once") or _out_of_budget(c, s, policy)]
+    if not cause or not (sure or (s.phase != "provisional" and s.case.trouble)):
         return
     nodes = sorted({c.node for c in verdict.culprits if c.node})
     first = min(cause, key=lambda c: (c.begins, c.sort_key()))
@@ -81,10 +89,30 @@ def _interrupt(s: Situation, policy: Policy) -> Iterator[Event[Action]]:
     )  # fmt: skip
 
 
-def _at_budget(c: Symptom, s: Situation, policy: Policy) -> bool:
-    """An outage that goes on at the end of the budget, where the policy does not wait for certainty."""
-    open_ = c.code in ("port_outage", "nccl.port_error") and c.until is None
-    return open_ and policy.interrupt.at == "budget" and s.now >= c.kills
+def _out_of_budget(c: Symptom, s: Situation, policy: Policy) -> bool:
+    """An outage that goes on at the end of the budget, or where the policy waits for certainty, of its band."""
+    if c.code not in OUTAGES:
+        return False
+    if c.strength == "lethal":
+        return True
+    return c.until is None and policy.interrupt.at == "budget" and s.now >= c.kills
+
+
+def _rivals(s: Situation, nodes: Sequence[str]) -> list[str]:
+    """Nodes whose ports went down at about the same time and may have no less to do with it in a moment."""
+    view = s.case.view
+    starts = [c.time for c in s.verdict.cause if c.code in OUTAGES]
+    if not starts:
+        return []
+    reach = from_seconds(view.settings.merge_s)
+    return sorted(
+        {
+            x.node
+            for x in s.case.symptoms
+            if x.code in OUTAGES and x.until is None and x.node and x.node not in nodes
+            and x.demoted_by == "PortOutageBudget" and min(abs(x.time - t) for t in starts) <= reach
+        }
+    )  # fmt: skip
 
 
 def _deadlines(cause: Symptom, s: Situation) -> tuple[int, int]:
@@ -163,12 +191,14 @@ def _common_guards(
     part = len(nodes) / total
     most = policy.nodes.most_suspects
     held = sorted(set(nodes) & policy.hold_nodes) + ([view.job_id] if view.job_id in policy.hold_jobs else [])
+    rivals = _rivals(s, nodes)
     unproven = any(c.attrs.get("by") == "userspace" for c in cause)
     missing = [c for c in cause if c.attrs.get("by_absence")]
     return [
         _guard("coverage", not missing, "the cause was seen" if not missing else "the cause is inferred from silence"),
         _guard("blast_radius", len(nodes) <= most and (total < 4 or part <= policy.nodes.fleet_fraction),
                f"{len(nodes)} of {total} nodes of the attempt, at most {most}"),
+        _guard("no_rival", not rivals, f"also down: {', '.join(rivals)}" if rivals else "no other port went down with it"),
         _guard("not_spoofable", not unproven, "no record of user space is part of it"),
         _guard("no_drill", not any(c.drill for c in cause), "a drill" if any(c.drill for c in cause) else "no drill"),
         _guard("no_operator_hold", not held, f"held: {', '.join(held)}" if held else "nobody holds it"),
@@ -196,8 +226,9 @@ def _action(
 ) -> Event[Action]:
     view = s.case.view
     drill = any(c.drill for c in cause)
-    evidence = sorted({i for c in cause for i in c.evidence})
-    first = min(evidence, default=f"{view.job_id}/{view.attempt}")
+    told = [i for c in sorted(cause, key=lambda c: (c.begins, c.sort_key())) for i in c.evidence]
+    evidence = list(dict.fromkeys(told))
+    first = evidence[0] if evidence else f"{view.job_id}/{view.attempt}"
     data = Action(
         action=name,
         job_id=view.job_id,
