@@ -14,7 +14,7 @@ COMPACT_SMALL_SEGMENTS: Final = {
 }
 """Also for the changelogs of the workers: with Kafka's defaults (1 GiB, a week) a restart reads for hours."""
 
-KeyedBy = Literal["node", "job", "action", "source"]
+KeyedBy = Literal["node", "job", "action", "controller", "source"]
 Cleanup = Literal["delete", "compact", "compact,delete"]
 
 
@@ -49,6 +49,7 @@ class TopicSpec:
 
 _WEEK: Final = 7 * DAY_MS
 _MONTH: Final = 30 * DAY_MS
+_YEAR: Final = 365 * DAY_MS
 
 TOPICS: Final[dict[str, TopicSpec]] = {
     spec.name: spec
@@ -81,6 +82,23 @@ TOPICS: Final[dict[str, TopicSpec]] = {
             "attributions", "job", "compact,delete", ("attribution",), _MONTH, "verdict revisions of attempts"
         ),
         TopicSpec("actions", "action", "delete", ("action",), _MONTH, "what a controller should do"),
+        TopicSpec(
+            "audit",
+            "action",
+            "delete",
+            ("audit",),
+            _YEAR,
+            "what controllers did, and what operators told them",
+        ),
+        TopicSpec(
+            "controller-state",
+            "controller",
+            "compact",
+            ("undertaking", "hold"),
+            _MONTH,
+            "what controllers have begun and done; the global hold",
+            internal=True,
+        ),
         TopicSpec("dead-letter", "source", "delete", ("dead_letter",), _MONTH, "what could not be read"),
     )
 }

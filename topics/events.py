@@ -15,6 +15,7 @@ import orjson
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
+from topics.control import CONTROL
 from topics.derived import DERIVED
 from topics.errors import DecodeError, EncodeError
 from topics.payloads import RAW, Payload, Strict, Tick
@@ -77,7 +78,7 @@ def type_of(kind: str) -> str:
     return f"faultwire.{kind}.v1"
 
 
-_ALL: Final[tuple[type[Payload], ...]] = (*RAW, *DERIVED, Tick)
+_ALL: Final[tuple[type[Payload], ...]] = (*RAW, *DERIVED, *CONTROL, Tick)
 PAYLOADS: Final[dict[str, type[Payload]]] = {type_of(p.kind): p for p in _ALL}
 MODELS: Final[dict[str, type[Event[Any]]]] = {name: Event[p] for name, p in PAYLOADS.items()}  # type: ignore[valid-type]
 

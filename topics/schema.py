@@ -39,6 +39,7 @@ _KEYS: Final = {
     "node": "the node's name, as the scheduler has it",
     "job": "the job's id",
     "action": "the job's id, or the node's name where no job is concerned",
+    "controller": "the controller's name and the action's id; `hold` for the global hold",
     "source": "topic/partition/offset of the record that could not be read",
 }
 

@@ -37,4 +37,4 @@ def test_settings_follow_from_the_clean_up_policy(spec: object) -> None:
 
 def test_what_tells_the_present_is_compacted() -> None:
     compacted = {name for name, spec in TOPICS.items() if "compact" in spec.cleanup}
-    assert compacted == {"raw.job", "raw.placement", "health", "attributions"}
+    assert compacted == {"raw.job", "raw.placement", "health", "attributions", "controller-state"}
