@@ -67,14 +67,17 @@ def _interrupt(s: Situation, policy: Policy) -> Iterator[Event[Action]]:
     first = min(cause, key=lambda c: (c.begins, c.sort_key()))
     dies, watchdog = _deadlines(first, s)
     saved = seconds(max(0, watchdog - s.now))
+    one = len(nodes) == 1 and len(verdict.culprits) == 1
+    worth = saved >= policy.interrupt.least_saved_s
+    again = s.issued < policy.interrupt.per_attempt
     guards = [
         _guard("attempt_running", job.state == "RUNNING", f"the scheduler's record says {job.state}"),
         _guard("firm_verdict", verdict.firm, f"{verdict.domain}/{verdict.subdomain}"),
-        _guard("single_culprit", len(nodes) == 1 and len(verdict.culprits) == 1, f"culprits on {', '.join(nodes) or 'no node'}"),
-        _guard("worth_it", saved >= policy.interrupt.least_saved_s, f"{saved:.1f} s can be saved"),
-        _guard("budget", s.issued < policy.interrupt.per_attempt, f"{s.issued} interrupts of this attempt before"),
+        _guard("single_culprit", one, f"culprits on {', '.join(nodes) or 'no node'}"),
+        _guard("worth_it", worth, f"{saved:.1f} s can be saved"),
+        _guard("budget", again, f"{s.issued} interrupts of this attempt before"),
         *_common_guards(s, policy, nodes, cause),
-    ]  # fmt: skip
+    ]
     entities = sorted({c.entity for c in verdict.culprits if c.entity})
     what = ", ".join(f"{c.node or ''} {c.entity or ''}".strip() for c in verdict.culprits)
     reason = (
@@ -90,7 +93,7 @@ def _interrupt(s: Situation, policy: Policy) -> Iterator[Event[Action]]:
 
 
 def _out_of_budget(c: Symptom, s: Situation, policy: Policy) -> bool:
-    """An outage that goes on at the end of the budget, or where the policy waits for certainty, of its band."""
+    """An outage that goes on at the end of the budget, or of its band, where the policy waits for that."""
     if c.code not in OUTAGES:
         return False
     if c.strength == "lethal":
@@ -193,16 +196,18 @@ def _common_guards(
     held = sorted(set(nodes) & policy.hold_nodes) + ([view.job_id] if view.job_id in policy.hold_jobs else [])
     rivals = _rivals(s, nodes)
     unproven = any(c.attrs.get("by") == "userspace" for c in cause)
-    missing = [c for c in cause if c.attrs.get("by_absence")]
+    missing = any(c.attrs.get("by_absence") for c in cause)
+    drill = any(c.drill for c in cause)
+    wide = len(nodes) > most or (total >= 4 and part > policy.nodes.fleet_fraction)
+    told = f"{len(nodes)} of {total} nodes of the attempt, at most {most}"
     return [
-        _guard("coverage", not missing, "the cause was seen" if not missing else "the cause is inferred from silence"),
-        _guard("blast_radius", len(nodes) <= most and (total < 4 or part <= policy.nodes.fleet_fraction),
-               f"{len(nodes)} of {total} nodes of the attempt, at most {most}"),
-        _guard("no_rival", not rivals, f"also down: {', '.join(rivals)}" if rivals else "no other port went down with it"),
+        _guard("coverage", not missing, "inferred from silence" if missing else "the cause was seen"),
+        _guard("blast_radius", not wide, told),
+        _guard("no_rival", not rivals, f"also down: {', '.join(rivals)}" if rivals else "no other port"),
         _guard("not_spoofable", not unproven, "no record of user space is part of it"),
-        _guard("no_drill", not any(c.drill for c in cause), "a drill" if any(c.drill for c in cause) else "no drill"),
+        _guard("no_drill", not drill, "a drill" if drill else "no drill"),
         _guard("no_operator_hold", not held, f"held: {', '.join(held)}" if held else "nobody holds it"),
-    ]  # fmt: skip
+    ]
 
 
 def _guard(name: str, passed: bool, detail: str) -> Guard:

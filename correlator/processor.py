@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Sequence
 from typing import Any, Final, Literal, cast
 
-from correlator.attribution.engine import publish, examine
+from correlator.attribution.engine import examine, publish
 from correlator.attribution.registry import Rule
 from correlator.attribution.view import AttemptView, Provenance
 from correlator.decisions import Situation, decide
@@ -185,13 +185,12 @@ class JobProcessor:
             attempt.digest, attempt.phase = digest, phase
             attempt.counts[phase] = attempt.counts.get(phase, 0) + 1
             outputs.append(Output("attributions", job.job_id, event))
-        situation = Situation(
-            self._settings.cluster, case, verdict, phase, event.id, now, attempt.interrupts
-        )
+        situation = Situation(self._settings.cluster, case, verdict, phase, event.id, now, attempt.interrupts)
         for action in decide(situation, self._policy):
-            if action.id in attempt.actions:
+            asked = f"{action.data.action} {','.join(action.data.nodes)}"
+            if asked in attempt.actions:
                 continue
-            attempt.actions.append(action.id)
+            attempt.actions.append(asked)
             attempt.interrupts += action.data.action == "interrupt_and_restart"
             outputs.append(Output("actions", action.partitionkey, action))
         return outputs
@@ -244,7 +243,9 @@ class JobProcessor:
 
 def _digest(verdict: Attribution) -> str:
     """What must differ for a new revision to be worth publishing."""
-    symptoms = [(x.code, x.node, x.entity, x.state, x.demoted_by) for x in (*verdict.active, *verdict.interesting)]
+    symptoms = [
+        (x.code, x.node, x.entity, x.state, x.demoted_by) for x in (*verdict.active, *verdict.interesting)
+    ]
     return ids.fact_id(
         verdict.phase,
         verdict.terminal_state,

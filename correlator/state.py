@@ -26,7 +26,7 @@ class Attempt:
     digest: str | None = None
     """What the last verdict said, without revision and time."""
     actions: list[str] = field(default_factory=list)
-    """Ids of the actions that were asked for."""
+    """The actions that were asked for, each as name and nodes."""
     interrupts: int = 0
     due: dict[str, int] = field(default_factory=dict)
     """Why -> when this attempt must be looked at again."""
@@ -84,9 +84,7 @@ class JobState:
         return min((d for a in self.attempts.values() if (d := a.next_due()) is not None), default=None)
 
     def encode(self) -> bytes:
-        return orjson.dumps(
-            {"attempts": {str(n): a.to_wire() for n, a in sorted(self.attempts.items())}}
-        )
+        return orjson.dumps({"attempts": {str(n): a.to_wire() for n, a in sorted(self.attempts.items())}})
 
     @classmethod
     def decode(cls, job_id: str, state: bytes) -> JobState:

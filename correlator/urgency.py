@@ -26,7 +26,7 @@ def urgent_name(event: Event[Any]) -> str | None:
             return f"{data.signal} {node} {data.entity} {data.since}"
         case Xid() if data.written_by != "userspace":
             role = xid_roles().get(data.xid)
-            if role is not None and role.strength in ("lethal", "decode"):
+            if role is not None and (role.at_once or role.strength == "decode"):
                 return f"xid {data.xid} {node} {data.pci_bdf}"
         case Sxid() if data.fatal:
             return f"sxid {node} {data.nvswitch}"

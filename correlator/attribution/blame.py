@@ -64,6 +64,9 @@ def suspects(case: Case) -> tuple[Culprit, ...]:
         return tuple(Culprit(node=n, entity="node") for n in sorted(chosen))
     hints = [s for s in case.active if s.attrs.get("suspect") and s.node is not None]
     if not hints:
+        alone = [s for s in case.active if s.role == "effect" and s.node is not None]
+        hints = alone if len({s.node for s in alone}) == 1 and len(case.view.nodes) > 1 else []
+    if not hints:
         return ()
     first = min(s.time for s in hints)
     near = {s.node for s in hints if s.time <= first + case.view.eps(s.node)}

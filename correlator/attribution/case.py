@@ -56,7 +56,8 @@ class Case:
         return self.effects + self.local_errors
 
     @cached_property
-    def _seen(self) -> tuple[Symptom, ...]:
+    def seen(self) -> tuple[Symptom, ...]:
+        """Effects and local errors, those that a root of their node explains included."""
         return tuple(
             s
             for s in self.symptoms
@@ -67,14 +68,14 @@ class Case:
     @cached_property
     def onset(self) -> int | None:
         """When the trouble must have begun, each effect dated back by what it waited for."""
-        times = [s.onset if s.onset is not None else s.begins for s in self._seen]
+        times = [s.onset if s.onset is not None else s.begins for s in self.seen]
         times += self._ending()
         return min(times, default=None)
 
     @cached_property
     def first_effect(self) -> int | None:
         """When the trouble was first seen: nothing later can be its cause."""
-        times = [s.time for s in self._seen]
+        times = [s.time for s in self.seen]
         times += self._ending()
         return min(times, default=None)
 

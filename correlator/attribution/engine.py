@@ -61,7 +61,13 @@ def _apply(name: str, kind: str, body: Body, case: Case, fired: list[str]) -> Ca
 
 
 def attribution_of(
-    view: AttemptView, case: Case, verdict: Verdict, rules: tuple[Rule, ...] | None, *, phase: str, revision: int
+    view: AttemptView,
+    case: Case,
+    verdict: Verdict,
+    rules: tuple[Rule, ...] | None,
+    *,
+    phase: str,
+    revision: int,
 ) -> Attribution:
     """The verdict in the shape of the contract."""
     chosen = all_rules() if rules is None else rules

@@ -26,12 +26,14 @@ class XidRole:
     strength: str
     """`lethal | likely | weak | none | app | follows | decode | software`."""
     rank: int
+    at_once: bool
+    """All work on the GPU is lost: nothing else need be waited for."""
 
 
 @lru_cache(maxsize=1)
 def xid_roles() -> dict[int, XidRole]:
     return {
-        code: XidRole(row["subdomain"], row["strength"], row["rank"])
+        code: XidRole(row["subdomain"], row["strength"], row["rank"], row.get("at_once", False))
         for row in _rows("xid_roles", "xid")
         for code in row["codes"]
     }

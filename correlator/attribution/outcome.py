@@ -162,9 +162,7 @@ def gaps(case: Case) -> tuple[Coverage, ...]:
             continue
         for collector, (status, reason) in sorted(view.store.coverage.at(node, at).items()):
             if status != "ok":
-                rows.append(
-                    Coverage(node=node, collector=collector, status=status, reason=reason or None)
-                )
+                rows.append(Coverage(node=node, collector=collector, status=status, reason=reason or None))
         if len(rows) >= MAX_LISTED:
             break
     return tuple(rows[:MAX_LISTED])

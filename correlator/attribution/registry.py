@@ -14,6 +14,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final, Literal
 
+from correlator.attribution.rules import MODULES
+
 if TYPE_CHECKING:
     from correlator.attribution.case import Case
     from correlator.attribution.outcome import Verdict
@@ -87,7 +89,7 @@ def rules_of(module: object) -> list[Rule]:
 @lru_cache(maxsize=1)
 def all_rules() -> tuple[Rule, ...]:
     """Ours and those of the site, in the order in which they run."""
-    found = rules_of(import_module(OWN))
+    found = [r for name in MODULES for r in rules_of(import_module(f"{OWN}.{name}"))]
     for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
         loaded = point.load()
         found += [loaded] if isinstance(loaded, Rule) else rules_of(loaded)

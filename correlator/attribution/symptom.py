@@ -40,7 +40,9 @@ class Symptom:
     subdomain: str | None = None
     strength: Strength = "none"
     start: int | None = None
-    """A root's earliest possible beginning, when the line came after it (a soft lockup says so 20 s later)."""
+    """A root's earliest possible beginning, when its line comes later (a soft lockup says so after 20 s)."""
+    latest: int | None = None
+    """A root's latest possible beginning; None: `begins`."""
     kill: int | None = None
     """When a root can first have hurt the job; None: at once."""
     until: int | None = None
@@ -70,6 +72,11 @@ class Symptom:
     @property
     def begins(self) -> int:
         return self.time if self.start is None else self.start
+
+    @property
+    def begun(self) -> int:
+        """By when it has surely begun."""
+        return self.begins if self.latest is None else self.latest
 
     @property
     def kills(self) -> int:

@@ -64,8 +64,8 @@ class AttemptView:
         return self.job.end if self.job.end is not None else self.store.job.meta("_time")
 
     def groups(self, kind: str) -> list[Group]:
-        found = self.store.groups.get(kind, {})
-        return [found[key] for key in sorted(found)]
+        found = self.store.groups.get(kind)
+        return [found[key] for key in sorted(found)] if found is not None else []
 
     def spans(self, signal: str) -> list[tuple[str, str, Span]]:
         """(node, entity, span) of one signal, in order of names and starts."""
@@ -97,9 +97,7 @@ class AttemptView:
         nccl = self.job.nccl if self.job else None
         timeout = nccl.ib_timeout if nccl and nccl.ib_timeout is not None else self._number("NCCL_IB_TIMEOUT")
         retries = (
-            nccl.ib_retry_cnt
-            if nccl and nccl.ib_retry_cnt is not None
-            else self._number("NCCL_IB_RETRY_CNT")
+            nccl.ib_retry_cnt if nccl and nccl.ib_retry_cnt is not None else self._number("NCCL_IB_RETRY_CNT")
         )
         return transport_budget_s(self.nccl_version, timeout, retries)
 

@@ -63,7 +63,8 @@ class CoverageBook:
         distinct: dict[Statuses, int] = {}
         nodes = {
             node: [
-                [time, heard, distinct.setdefault(statuses, len(distinct))] for time, heard, statuses in changes
+                [time, heard, distinct.setdefault(statuses, len(distinct))]
+                for time, heard, statuses in changes
             ]
             for node, changes in sorted(self.nodes.items())
         }

@@ -116,14 +116,13 @@ def _kernel(node: str, data: Kernel) -> _Made:
         process=data.process,
         pid=data.pid,
         server=data.server,
+        cgroup=data.cgroup,
         code=data.code,
         by=data.written_by,
         message=data.message[:MESSAGE_CHARS],
     )
-    key = (
-        "kernel", node, data.category, data.code or "", data.device or data.server or "", data.written_by or "",
-    )  # fmt: skip
-    return key, None, attrs
+    where = data.device or data.server or ""
+    return ("kernel", node, data.category, data.code or "", where, data.written_by or ""), None, attrs
 
 
 def _ib_port(node: str, data: IbPort) -> _Made:
@@ -135,7 +134,7 @@ def _check(node: str, data: Check) -> _Made:
     return ("check", node, data.check, data.verdict), None, attrs
 
 
-def _log(node: str, data: Log) -> _Made:
+def _log(_node: str, data: Log) -> _Made:
     details = dict(sorted((data.details or {}).items())[:_KEPT_DETAILS])
     attrs = _present(
         peer=data.peer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
@@ -49,7 +50,7 @@ class Progress:
     def interval(self) -> int | None:
         """The usual time between two steps, in ns; None for fewer than two steps."""
         times = self.distinct()
-        gaps = [b - a for a, b in zip(times, times[1:], strict=False) if b > a]
+        gaps = [b - a for a, b in itertools.pairwise(times) if b > a]
         return round(median(gaps)) if gaps else None
 
     def last(self) -> int | None:

@@ -10,8 +10,6 @@ from correlator.attribution.symptom import Symptom
 from correlator.attribution.view import gpu_entity
 from topics.time import from_seconds
 
-__all__ = ["handle_xid_burst_events", "nvlink_peer_redirect"]
-
 
 @rule(name="HandleXidBurstEvents", kind="refiner", phase="EARLY", order=30)
 def handle_xid_burst_events(case: Case) -> Sequence[Symptom]:
@@ -66,9 +64,7 @@ def nvlink_peer_redirect(case: Case) -> Sequence[Symptom]:
             continue
         peer = s.attrs.get("peer")
         if not peer:
-            changed.append(
-                s.but(role="effect", strength="none", tier=5, attrs={**s.attrs, "suspect": True})
-            )
+            changed.append(s.but(role="effect", strength="none", tier=5, attrs={**s.attrs, "suspect": True}))
             continue
         entity = gpu_entity(peer.get("gpu_uuid"), peer.get("gpu_index"), None)
         changed.append(s.demote("NvlinkPeerRedirect", f"its words blame {peer['node']} {entity}"))

@@ -9,8 +9,6 @@ from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
 from topics.time import NS_PER_S, from_seconds
 
-__all__ = ["facility_event", "node_silence", "shared_storage_merge"]
-
 TOGETHER_NS = 60 * NS_PER_S
 STORAGE_NS = 600 * NS_PER_S
 
@@ -28,7 +26,7 @@ def node_silence(case: Case) -> Sequence[Symptom]:
     many = len(view.nodes) >= 3 and len({s.node for s in silent if s.until is None}) * 2 > len(view.nodes)
     last_word: dict[str, int] = {}
     for s in case.symptoms:
-        if s.node is not None and s.code not in ("node_silent",) and s.tier > 0 and s.rank is not None:
+        if s.node is not None and s.code != "node_silent" and s.tier > 0 and s.rank is not None:
             last_word[s.node] = max(last_word.get(s.node, 0), s.time)
 
     def check(s: Symptom) -> Symptom:
@@ -44,9 +42,9 @@ def node_silence(case: Case) -> Sequence[Symptom]:
         if s.subdomain == "node_down" and s.node is not None:
             quiet = any(other.node == s.node for other in silent)
             if not quiet and view.store.coverage.heard(s.node):
-                return s.but(role="effect", tier=5, strength="none", attrs={**s.attrs, "suspect": True}).demote(
-                    "NodeSilence", "its heartbeats go on"
-                )
+                return s.but(
+                    role="effect", tier=5, strength="none", attrs={**s.attrs, "suspect": True}
+                ).demote("NodeSilence", "its heartbeats go on")
         return s
 
     return case.change(check)

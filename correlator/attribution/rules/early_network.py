@@ -10,8 +10,6 @@ from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Strength, Symptom
 from topics.time import from_seconds, seconds
 
-__all__ = ["leaf_switch_merge", "port_outage_budget", "startup_fabric_config"]
-
 BRING_UP: Final = frozenset({"nccl.qp_setup_error"})
 
 
@@ -78,14 +76,14 @@ def leaf_switch_merge(case: Case) -> Sequence[Symptom]:
             own = [s for s in together if s.attrs.get("switch") == switch]
             if len({s.node for s in own}) >= least:
                 merged.append(_shared(own, f"switch/{switch}"))
-                members.update({s: f"switch/{switch}" for s in own})
+                members.update(dict.fromkeys(own, f"switch/{switch}"))
         rest = [s for s in together if s not in members]
-        if len({s.node or sorted(s.nodes)[0] for s in rest}) >= least:
+        if len({s.node or min(s.nodes) for s in rest}) >= least:
             merged.append(_shared(rest, "fabric"))
-            members.update({s: "fabric" for s in rest})
+            members.update(dict.fromkeys(rest, "fabric"))
     if len(merged) > 1 and len({m.entity for m in merged}) > 1:
         whole = _shared([s for s in case.roots if s in members], "fabric")
-        merged, members = [whole], {s: "fabric" for s in members}
+        merged, members = [whole], dict.fromkeys(members, "fabric")
     lowered = case.change(
         lambda s: (
             s.demote("LeafSwitchMerge", f"one of several ports behind {members[s]}") if s in members else s
@@ -125,9 +123,7 @@ def startup_fabric_config(case: Case) -> Sequence[Symptom]:
     catch one node that can't connect, errors after training began, or ports that are known to be down.
     """
     first_step = case.view.store.progress.first
-    found = [
-        s for s in case.active if s.code in BRING_UP and (first_step is None or s.time < first_step)
-    ]
+    found = [s for s in case.active if s.code in BRING_UP and (first_step is None or s.time < first_step)]
     nodes = {s.node for s in found if s.node}
     least = max(2, round(case.view.settings.shared_fraction * len(case.view.nodes)))
     if len(nodes) < least or any(s.tier <= 3 for s in case.roots):

@@ -9,8 +9,6 @@ from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
 from topics.time import from_seconds
 
-__all__ = ["numerical_recovery", "out_of_scope", "spoofed_evidence", "stale_evidence", "survived_evidence"]
-
 
 @rule(name="SpoofedEvidence", kind="filter", phase="EARLY", order=10)
 def spoofed_evidence(case: Case) -> Sequence[Symptom]:
@@ -47,7 +45,9 @@ def out_of_scope(case: Case) -> Sequence[Symptom]:
         kind, _, name = s.entity.partition("/")
         if kind in ("gpu", "nvlink"):
             names = (name.split("/")[0], s.attrs.get("uuid"), s.attrs.get("index"))
-            used = view.uses_gpu(s.node, *(int(n) if isinstance(n, str) and n.isdecimal() else n for n in names))
+            used = view.uses_gpu(
+                s.node, *(int(n) if isinstance(n, str) and n.isdecimal() else n for n in names)
+            )
             return s if used else s.demote("OutOfScope", "the attempt does not use this GPU")
         if kind == "port" and not view.uses_port(s.node, s.entity):
             return s.demote("OutOfScope", "the attempt does not use this port")
@@ -63,14 +63,19 @@ def numerical_recovery(case: Case) -> Sequence[Symptom]:
     Needs a later step with a finite loss. Must not catch a loss that stays NaN while steps go on.
     """
     progress = case.view.store.progress
-    good, bad = progress.last_good(), progress.bad
-
-    def check(s: Symptom) -> Symptom:
-        if s.subdomain == "numerical" and good is not None and bad and good > bad[-1]:
-            return s.demote("NumericalRecovery", "a later step has a finite loss")
-        return s
-
-    return case.change(check)
+    good = progress.last_good() or 0
+    lasting = [at for at in progress.bad if at > good]
+    losses = [s for s in case.active if s.subdomain == "numerical"]
+    if not losses:
+        return case.symptoms
+    lowered = [
+        s.demote("NumericalRecovery", "a later step has a finite loss") if s in losses else s
+        for s in case.symptoms
+    ]
+    if not lasting:
+        return lowered
+    # The sample of lines may have dropped the first loss of those that stayed; the series has not.
+    return [*lowered, losses[-1].but(time=lasting[0], evidence=losses[-1].evidence)]
 
 
 @rule(name="SurvivedEvidence", kind="filter", phase="EARLY", order=90)

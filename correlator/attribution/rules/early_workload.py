@@ -11,8 +11,6 @@ from correlator.attribution.symptom import Symptom
 from correlator.attribution.view import rank_list
 from topics.time import from_seconds
 
-__all__ = ["collective_desync", "missing_rank", "progress_stall"]
-
 MINORITY: Final = 0.25
 MAX_NAMED: Final = 8
 
@@ -66,9 +64,7 @@ def _behind(case: Case) -> dict[int, tuple[int, tuple[str, ...]]]:
         late = {r: item for r, item in queue.behind.items() if item[0] < most}
         if spoke >= 3 and 0 < len(late) <= MINORITY * spoke:
             furthest = min(item[0] for item in late.values())
-            behind.update(
-                {r: (item[1], (item[2],)) for r, item in late.items() if item[0] == furthest}
-            )
+            behind.update({r: (item[1], (item[2],)) for r, item in late.items() if item[0] == furthest})
     return behind
 
 
@@ -151,11 +147,12 @@ def progress_stall(case: Case) -> Sequence[Symptom]:
         (s.time for s in case.symptoms if s.code in ("training.evaluation", "training.checkpoint")), default=0
     )
     quiet = until - max(last, evaluation)
-    if quiet <= max(round(settings.stall_steps * interval), from_seconds(settings.stall_least_s)):
+    threshold = max(round(settings.stall_steps * interval), from_seconds(settings.stall_least_s))
+    if quiet <= threshold:
         return case.symptoms
     stall = Symptom(
         code="training.stall",
-        time=last + interval,
+        time=last + threshold,
         tier=7,
         role="wait",
         domain=None,

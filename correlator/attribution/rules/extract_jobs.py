@@ -8,8 +8,6 @@ from correlator.attribution.case import Case
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
 
-__all__ = ["extract_intent"]
-
 _INTENT: Final = {"PREEMPTED": "preemption", "TIMEOUT": "time_limit", "CANCELLED": "user_cancel"}
 _WORDS: Final = (("preempt", "preemption"), ("time limit", "time_limit"), ("timelimit", "time_limit"))
 

@@ -13,9 +13,7 @@ from correlator.attribution.view import gpu_entity
 from correlator.evidence.sketch import Group, Occurrence
 from topics.time import from_seconds
 
-__all__ = ["extract_aer", "extract_kernel_lines", "extract_sxid", "extract_xid"]
-
-_UNKNOWN_XID: Final = XidRole("accelerator_gpu", "weak", 6)
+_UNKNOWN_XID: Final = XidRole("accelerator_gpu", "weak", 6, at_once=False)
 _DECODED: Final[dict[str, Strength]] = {
     "local_signal_integrity": "lethal",
     "peer": "lethal",
@@ -40,7 +38,10 @@ def extract_xid(case: Case) -> list[Symptom]:
     Needs a driver line. Must not take codes that follow other faults, record repairs or stem from
     programs for hardware faults.
     """
-    return [*case.symptoms, *(s for g in case.view.groups("xid") for o in g.occurrences() for s in _xid(g, o))]
+    return [
+        *case.symptoms,
+        *(s for g in case.view.groups("xid") for o in g.occurrences() for s in _xid(g, o)),
+    ]
 
 
 def _xid(group: Group, found: Occurrence) -> list[Symptom]:
@@ -49,7 +50,7 @@ def _xid(group: Group, found: Occurrence) -> list[Symptom]:
     role = xid_roles().get(code)
     if role is None:
         hardware = a.get("severity") == "fatal" and a.get("attribution") in ("hardware", "firmware")
-        role = XidRole("accelerator_gpu", "likely", 5) if hardware else _UNKNOWN_XID
+        role = XidRole("accelerator_gpu", "likely", 5, at_once=False) if hardware else _UNKNOWN_XID
     name, kind, strength, tier, order = _meaning(code, decoded, role, a)
     start = None
     if (wait := _GSP_WAIT.search(a.get("message", ""))) is not None:
@@ -68,10 +69,15 @@ def _xid(group: Group, found: Occurrence) -> list[Symptom]:
             strength=strength,
             start=start,
             order=order,
-            attrs={"xid": code, "decoded": decoded, "strength": role.strength, **a},
+            attrs={"xid": code, "decoded": decoded, "at_once": _at_once(role, decoded), **a},
             drill=bool(a.get("drill")),
         )
     ]
+
+
+def _at_once(role: XidRole, decoded: str) -> bool:
+    """Whether the work on this GPU is lost whatever the others say."""
+    return role.at_once or (role.strength == "decode" and decoded == "local_signal_integrity")
 
 
 def _meaning(
@@ -107,28 +113,28 @@ def extract_sxid(case: Case) -> list[Symptom]:
 
     Needs the line's own word "Fatal". Must not take non-fatal and informational codes for outages.
     """
-    found = []
-    for group in case.view.groups("sxid"):
-        _, node, switch, code, fatal, _ = group.key
-        for o in group.occurrences():
-            found.append(
-                Symptom(
-                    code=f"sxid.{code}",
-                    time=o.time,
-                    tier=2,
-                    role="root" if fatal == "fatal" else "info",
-                    node=node,
-                    entity=f"nvswitch/{switch}",
-                    evidence=(o.id,),
-                    domain="hardware",
-                    subdomain="accelerator_fabric",
-                    strength="lethal" if fatal == "fatal" else "none",
-                    order=4,
-                    attrs={"sxid": int(code), **o.attrs},
-                    drill=bool(o.attrs.get("drill")),
-                )
+    return [
+        *case.symptoms,
+        *(
+            Symptom(
+                code=f"sxid.{group.key[3]}",
+                time=o.time,
+                tier=2,
+                role="root" if group.key[4] == "fatal" else "info",
+                node=group.key[1],
+                entity=f"nvswitch/{group.key[2]}",
+                evidence=(o.id,),
+                domain="hardware",
+                subdomain="accelerator_fabric",
+                strength="lethal" if group.key[4] == "fatal" else "none",
+                order=3,
+                attrs={"sxid": int(group.key[3]), **o.attrs},
+                drill=bool(o.attrs.get("drill")),
             )
-    return [*case.symptoms, *found]
+            for group in case.view.groups("sxid")
+            for o in group.occurrences()
+        ),
+    ]
 
 
 @rule(name="ExtractAer", kind="extractor", phase="EXTRACT")
@@ -161,7 +167,7 @@ def extract_aer(case: Case) -> list[Symptom]:
                     subdomain="pcie",
                     strength="lethal" if lethal else "none",
                     order=0,
-                    attrs={"bdf": bdf, **o.attrs},
+                    attrs={"bdf": bdf, "at_once": lethal, **o.attrs},
                     drill=bool(o.attrs.get("drill")),
                 )
             )
@@ -186,7 +192,7 @@ def extract_kernel_lines(case: Case) -> list[Symptom]:
             continue
         for o in group.occurrences():
             message = o.attrs.get("message", "")
-            other = _OTHER_JOB.search(message)
+            other = _OTHER_JOB.search(f"{o.attrs.get('cgroup', '')} {message}")
             foreign = category == "oom_kill" and other is not None and other[1] != case.view.job_id
             stuck = _STUCK.search(message)
             latency = float(stuck[1] or stuck[2]) if stuck else role.latency_s

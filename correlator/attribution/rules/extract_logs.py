@@ -19,8 +19,6 @@ from correlator.attribution.view import AttemptView
 from correlator.evidence.sketch import Group, Occurrence
 from topics.time import from_seconds
 
-__all__ = ["extract_logs"]
-
 _UNKNOWN: Final = LogRole("info", 9, None, None, "none")
 RETRY_EXCEEDED: Final = 12
 _INTENTS: Final = {
@@ -34,6 +32,9 @@ _INTENTS: Final = {
     "kubernetes.api_evicted": "user_cancel",
 }
 _DEVICE_FATAL: Final = re.compile(r"device fatal|local catastrophic", re.IGNORECASE)
+_LATE_WORD: Final = {"slurm.node_failure": 300.0, "kubernetes.node_lost": 300.0}
+"""Seconds after which a scheduler notices that a node is gone: SlurmdTimeout 300 s; the node monitor's grace
+period 40 s and the eviction after 300 s."""
 _SUSPECT_SIGNALS: Final = frozenset({4, 7, 8, 9, 11})
 """Of a worker: it did not end itself because another one failed (6 and 15 are how teardown looks)."""
 
@@ -45,12 +46,14 @@ def extract_logs(case: Case) -> list[Symptom]:
     Needs the code. Must not take exceptions that only carry another rank's failure for causes, nor
     flushed work requests for errors, nor a launcher's node for the node that it reports on.
     """
-    found: list[Symptom] = []
-    for group in case.view.groups("log"):
-        role = log_roles().get(group.key[1], _UNKNOWN)
-        for occurrence in group.occurrences():
-            found.append(_symptom(case.view, group, occurrence, role))
-    return [*case.symptoms, *found]
+    return [
+        *case.symptoms,
+        *(
+            _symptom(case.view, group, occurrence, log_roles().get(group.key[1], _UNKNOWN))
+            for group in case.view.groups("log")
+            for occurrence in group.occurrences()
+        ),
+    ]
 
 
 def _symptom(view: AttemptView, group: Group, o: Occurrence, role: LogRole) -> Symptom:
@@ -61,7 +64,7 @@ def _symptom(view: AttemptView, group: Group, o: Occurrence, role: LogRole) -> S
     kind: Role = role.role
     tier, domain, subdomain = role.tier, role.domain, role.subdomain
     strength: Strength = role.strength
-    peer, onset = None, None
+    peer, onset, start, latest = None, None, None, None
     attrs: dict[str, Any] = {"status": a.get("status"), "device": a.get("device"), "details": details}
     if details.get("teardown"):
         kind, tier, strength = "teardown", 8, "none"
@@ -88,6 +91,11 @@ def _symptom(view: AttemptView, group: Group, o: Occurrence, role: LogRole) -> S
             attrs["node_failure"] = details.get("cause") == "node_failure"
     elif kind == "root" and subdomain == "host_oom":
         rank = None
+    elif code in _LATE_WORD:
+        latest = o.time
+        start = o.time - from_seconds(_LATE_WORD[code])
+    elif subdomain == "numerical" and not details.get("node"):
+        node, rank = None, None
     if kind == "blame":
         peer, kind = _peer(view, a)
     if kind == "teardown" and a.get("signal") in _SUSPECT_SIGNALS:
@@ -100,16 +108,23 @@ def _symptom(view: AttemptView, group: Group, o: Occurrence, role: LogRole) -> S
         tier=tier,
         role=kind,
         node=node,
-        entity=_entity(code, domain, subdomain, rank, details, a),
+        entity=_entity(domain, subdomain, rank, details, a),
         evidence=(o.id,),
         domain=domain if kind in ("root", "intent") else None,
         subdomain=subdomain if kind in ("root", "intent") else None,
         strength=strength if kind == "root" else "none",
+        start=start,
+        latest=latest,
         onset=onset,
         rank=rank,
         peer=peer,
         ranks=group.ranks,
-        attrs={**attrs, "group": "|".join(group.key[1:]), "signal": a.get("signal"), "exit": a.get("exit_code")},
+        attrs={
+            **attrs,
+            "group": "|".join(group.key[1:]),
+            "signal": a.get("signal"),
+            "exit": a.get("exit_code"),
+        },
         drill=bool(a.get("drill")),
     )
 
@@ -137,7 +152,6 @@ def _peer(view: AttemptView, a: dict[str, Any]) -> tuple[str | None, Role]:
 
 
 def _entity(
-    code: str,
     domain: str | None,
     subdomain: str | None,
     rank: int | None,
@@ -171,6 +185,12 @@ def is_cascade(exception: str, message: str) -> bool:
     if exception.rpartition(".")[2] in cascade_exceptions():
         return True
     text = message.lower()
-    if exception.rpartition(".")[2] not in ("RuntimeError", "TimeoutError", "OSError", "Exception", "ValueError"):
+    if exception.rpartition(".")[2] not in (
+        "RuntimeError",
+        "TimeoutError",
+        "OSError",
+        "Exception",
+        "ValueError",
+    ):
         return False
     return any(word in text for word in cascade_words())

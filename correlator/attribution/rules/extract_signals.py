@@ -11,8 +11,6 @@ from correlator.attribution.symptom import Symptom
 from correlator.evidence.spans import Span
 from topics.time import from_seconds
 
-__all__ = ["extract_outages", "extract_signals"]
-
 _QUIET: Final = frozenset({"info"})
 
 

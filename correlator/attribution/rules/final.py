@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,8 +13,6 @@ from correlator.attribution.registry import outcome_rule, rule
 from correlator.attribution.symptom import Symptom
 from topics.derived import Culprit
 from topics.time import NS_PER_S
-
-__all__ = ["ambiguous_gpu_error", "coverage_gap", "fabric_path", "slow_but_running"]
 
 EITHER: Final = frozenset({"cuda.launch_failure", "cuda.illegal_instruction", "cuda.invalid_pc",
                            "cuda.hardware_stack", "cuda.launch_timeout"})  # fmt: skip
@@ -46,7 +45,7 @@ def _felt(case: Case, s: Symptom) -> bool:
     times = case.view.store.progress.distinct()
     if len(times) < 4:
         return s.until is None
-    gaps = [(b, b - a) for a, b in zip(times, times[1:], strict=False)]
+    gaps = [(b, b - a) for a, b in itertools.pairwise(times)]
     before = sorted(gap for at, gap in gaps if at <= s.time)
     end = s.until if s.until is not None else case.view.now
     during = sorted(gap for at, gap in gaps if s.time < at <= end + gap)
@@ -66,7 +65,9 @@ def ambiguous_gpu_error(case: Case) -> Sequence[Symptom]:
     """
     if case.roots or case.first_effect is None or case.intents:
         return case.symptoms
-    found = [s for s in case.active if s.code in EITHER and s.time <= case.first_effect + case.view.eps(s.node)]
+    found = [
+        s for s in case.active if s.code in EITHER and s.time <= case.first_effect + case.view.eps(s.node)
+    ]
     if not found:
         return case.symptoms
     first = min(found, key=lambda s: (s.time, s.sort_key()))
@@ -132,7 +133,9 @@ def coverage_gap(case: Case, verdict: Verdict) -> Verdict:
     at = case.onset if case.onset is not None else case.view.now
     for s in verdict.cause:
         blind_here = s.node is not None and bool(case.view.blind(s.node, at, KERNEL))
-        if blind_here and (s.attrs.get("by_absence") or (s.subdomain == "gpu_code_fault" and "xid" not in s.attrs)):
+        if blind_here and (
+            s.attrs.get("by_absence") or (s.subdomain == "gpu_code_fault" and "xid" not in s.attrs)
+        ):
             return insufficient(case, verdict, (Culprit(node=s.node, entity="node"),))
     blamed = ends(case)
     culprits = {c.node for c in verdict.culprits}
@@ -140,7 +143,11 @@ def coverage_gap(case: Case, verdict: Verdict) -> Verdict:
     if blamed and first is not None and culprits - {None} and not culprits & set(blamed):
         sure = all(s.strength == "lethal" and s.tier <= 4 for s in verdict.cause)
         unseen = [n for n in blamed if case.view.blind(n, at, KERNEL)]
-        early = [e for e in edges(case) if e.peer in unseen and e.time < min(s.time for s in verdict.cause) - NS_PER_S]
+        early = [
+            e
+            for e in edges(case)
+            if e.peer in unseen and e.time < min(s.time for s in verdict.cause) - NS_PER_S
+        ]
         if unseen and (not sure or early):
             return insufficient(case, verdict, tuple(Culprit(node=n, entity="node") for n in unseen))
     return verdict

@@ -11,15 +11,10 @@ from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
 from topics.time import NS_PER_S, from_seconds, seconds
 
-__all__ = [
-    "after_effect",
-    "gb200_priority_root_cause",
-    "same_error",
-    "scheduler_intent",
-    "uncorroborated_suspicion",
-]
-
 EVERYWHERE: Final = 0.25
+_ORDERS: Final = frozenset({"slurm.cancelled", "elastic.death_signal"})
+_NOTICE_NS: Final = 600 * NS_PER_S
+"""Longest time between the order to stop and the end (preemption grace times are minutes)."""
 
 
 @rule(name="SameError", kind="refiner", phase="JOB", order=10)
@@ -44,11 +39,15 @@ def same_error(case: Case) -> Sequence[Symptom]:
             continue
         world = case.view.world_size
         everywhere = ranks >= max(2, EVERYWHERE * world) if world else ranks >= 4
+        nodes = len({s.node for s in near if s.node})
+        everywhere = everywhere or (nodes >= 3 and nodes * 2 >= len(case.view.nodes))
         for s in near:
             if everywhere and s is not first:
                 changes[s] = s.demote("SameError", f"the same error on {ranks} ranks")
             elif everywhere:
-                changes[s] = s.but(node=None, entity=None, rank=None, nodes=frozenset(x.node for x in near if x.node))
+                changes[s] = s.but(
+                    node=None, entity=None, rank=None, nodes=frozenset(x.node for x in near if x.node)
+                )
             else:
                 changes[s] = s.but(attrs={**s.attrs, "joint": True})
     return [changes.get(s, s) for s in case.symptoms]
@@ -66,18 +65,21 @@ def after_effect(case: Case) -> Sequence[Symptom]:
         return case.symptoms
     grace = from_seconds(case.view.settings.after_effect_s)
     spots = {
-        n
-        for s in case.trouble
-        if s.time <= first + case.view.eps(s.node)
-        for n in (s.node, s.peer)
-        if n
+        n for s in case.trouble if s.time <= first + case.view.eps(s.node) for n in (s.node, s.peer) if n
     }
+
+    joint: dict[str, int] = {}
+    for s in case.roots:
+        if s.attrs.get("joint"):
+            group = str(s.attrs.get("group", s.code))
+            joint[group] = min(s.begins, joint.get(group, s.begins))
 
     def check(s: Symptom) -> Symptom:
         if s.role != "root":
             return s
         eps = case.view.eps(s.node)
-        late = s.begins - first
+        begins = joint.get(str(s.attrs.get("group", s.code)), s.begins) if s.attrs.get("joint") else s.begins
+        late = begins - first
         allowed = eps + (grace if s.tier <= 4 and s.node in spots else 0)
         if late > allowed:
             return s.demote("AfterEffect", f"begins {seconds(late):.3g} s after the first effect")
@@ -99,7 +101,7 @@ def scheduler_intent(case: Case) -> Sequence[Symptom]:
     """
     if not case.intents:
         return case.symptoms
-    decided = min(s.time for s in case.intents)
+    decided = _decided(case)
     eps = case.view.widest_eps
     before = [
         s
@@ -109,7 +111,9 @@ def scheduler_intent(case: Case) -> Sequence[Symptom]:
     roots = [s for s in case.roots if s.kills < decided - eps and (s.tier <= 3 or before)]
     if before or (roots and not _on_time(case, decided)):
         return case.change(
-            lambda s: s.demote("SchedulerIntent", "the attempt was broken before") if s.role == "intent" else s
+            lambda s: (
+                s.demote("SchedulerIntent", "the attempt was broken before") if s.role == "intent" else s
+            )
         )
     return case.change(
         lambda s: (
@@ -118,6 +122,15 @@ def scheduler_intent(case: Case) -> Sequence[Symptom]:
             else s.demote("SchedulerIntent", "the scheduler ended a healthy attempt")
         )
     )
+
+
+def _decided(case: Case) -> int:
+    """When the decision was first felt: by the order to stop, or by the record of the end."""
+    decided = min(s.time for s in case.intents)
+    orders = [
+        s.time for s in case.symptoms if s.code in _ORDERS and decided - _NOTICE_NS <= s.time <= decided
+    ]
+    return min([decided, *orders])
 
 
 def _on_time(case: Case, until: int) -> bool:
@@ -157,7 +170,7 @@ def gb200_priority_root_cause(case: Case) -> Sequence[Symptom]:
     explains as well. Must not choose between causes closer than the clock error.
     """
     roots = case.roots
-    specific = tuple(e for e in case.effects if e.role == "blame" or (e.role == "effect" and e.node))
+    specific = tuple(e for e in case.seen if e.role == "blame" or (e.role == "effect" and e.node))
     lowered: dict[Symptom, str] = {}
     for one in roots:
         for other in roots:
@@ -165,9 +178,7 @@ def gb200_priority_root_cause(case: Case) -> Sequence[Symptom]:
                 continue
             if (why := _goes_before(one, other, specific, case)) is not None:
                 lowered[other] = why
-    return case.change(
-        lambda s: s.demote("Gb200PriorityRootCause", lowered[s]) if s in lowered else s
-    )
+    return case.change(lambda s: s.demote("Gb200PriorityRootCause", lowered[s]) if s in lowered else s)
 
 
 def _goes_before(a: Symptom, b: Symptom, effects: tuple[Symptom, ...], case: Case) -> str | None:
@@ -177,10 +188,10 @@ def _goes_before(a: Symptom, b: Symptom, effects: tuple[Symptom, ...], case: Cas
         return None
     of_a, of_b = explained_by(a, effects), explained_by(b, effects)
     window = case.view.eps(a.node) + case.view.eps(b.node)
-    if a.strength == "lethal" and b.strength == "likely" and set(of_b) <= set(of_a):
-        if a.begins <= b.begins + window or not of_b:
-            return f"{a.code} is certain and explains as much"
-    if a.begins + window < b.begins:
+    surer = a.strength == "lethal" and b.strength == "likely" and a.code != b.code
+    if surer and set(of_b) <= set(of_a) and (a.begins <= b.begins + window or not of_b):
+        return f"{a.code} is certain and explains as much"
+    if a.begun + window < b.begins:
         first_a = min((e.time for e in of_a), default=None)
         first_b = min((e.time for e in of_b), default=None)
         if first_a is None and first_b is not None and a.strength != "lethal":

@@ -10,8 +10,6 @@ from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
 from topics.time import NS_PER_S, from_seconds
 
-__all__ = ["xid149_and_nvlink_filtering"]
-
 NAME: Final = "Xid149AndNvlinkFiltering"
 SAME_CLOCK_NS: Final = NS_PER_S
 """Slack between a node's kernel log and its ranks' logs: one clock, two buffers."""
@@ -45,7 +43,8 @@ def xid149_and_nvlink_filtering(case: Case) -> Sequence[Symptom]:
                         adopted.setdefault(head, other.entity)
     changed = case.change(lambda s: s.demote(*lowered[s]) if s in lowered else s)
     return [
-        s.but(entity=adopted[s]) if s in adopted and (s.entity or "").startswith("pci/") else s for s in changed
+        s.but(entity=adopted[s]) if s in adopted and (s.entity or "").startswith("pci/") else s
+        for s in changed
     ]
 
 
@@ -73,7 +72,7 @@ def _follows(head: Symptom, other: Symptom, case: Case) -> bool:
 
 def _same_fault(head: Symptom, other: Symptom) -> bool:
     """Whether two roots of one node are one fault, told by two layers."""
-    if other.entity == head.entity or head.entity == "node" and head.tier == 1:
+    if other.entity == head.entity or (head.entity == "node" and head.tier == 1):
         return True
     if other.tier > head.tier:
         if {head.subdomain, other.subdomain} <= {"network_hca", "network_hca_port"}:

@@ -1,0 +1,1 @@
+"""Labelled incidents, built in code: `builder` writes a capture, `scenarios` says what happened and why."""
