@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from collectors.inventory import EMPTY
 from collectors.parsers.catalog import rows
 from collectors.parsers.nvlink5 import decode, driver_branch
-from tests.collectors.parsers.builders import EMPTY, events_of, only
+from tests.collectors.parsers.builders import events_of, only
 from topics.payloads import Xid
 
 RULES = 94
