@@ -3,7 +3,8 @@
 The count has no defence against repeats of its own, so it is exact only if the engine applies every record
 to the surviving state exactly once. Messages: `emit` gives an output whose id is the event's; `due <ns>`
 opens a deadline, `far <n>` that many in the year 2100; `boom` raises; `quiet` and `quiet-emit` change
-nothing; `forget` deletes the key; `wide` gives an output too large to send.
+nothing; `keep <text>` keeps it in the state; `forget` deletes the key; `wide` gives an output that is too
+large to send.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class Counting:
             state = self.state.setdefault(key, {"count": 0, "due": []})
             state["count"] += 1
             changed = True
+            if word == "keep":
+                state["kept"] = argument
             if word == "far":
                 state["far"] = int(argument)
                 self._await_far(key, state)

@@ -16,6 +16,7 @@ from faust.tables.recovery import Recovery
 from faust.transport.drivers import aiokafka as driver
 
 from streams.engine import worker
+from streams.engine.engine import Engine
 from streams.engine.outbox import Message, Outbox
 from streams.engine.recovery import SafeRecovery
 from streams.engine.transport import EngineConsumer, EngineConsumerThread
@@ -40,14 +41,22 @@ def stock_recovery() -> None:
 
 
 def slow_seek() -> None:
-    """The broker takes its time to say what has been committed, while records are already prefetched."""
-    perform_seek = EngineConsumer.perform_seek
+    """The broker takes its time to say what has been committed; meanwhile records that were prefetched
+    during recovery come, and the core is busy with the first of them."""
+    perform_seek, accept = EngineConsumer.perform_seek, Engine.accept
+    over = asyncio.Event()
 
     async def slow(self: Any) -> None:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(1.5)
         await perform_seek(self)
+        asyncio.get_running_loop().call_later(0.1, over.set)
+
+    async def busy(self: Any, event: Any) -> None:
+        await over.wait()
+        await accept(self, event)
 
     EngineConsumer.perform_seek = slow
+    Engine.accept = busy  # type: ignore[method-assign]
 
 
 def changelog_fails() -> None:
