@@ -102,6 +102,11 @@ class StormFolder:
         return bool(self._texts or self._devices)
 
     @property
+    def counting(self) -> bool:
+        """Records are counted that no summary has told yet."""
+        return any(fold.count for fold in (*self._texts.values(), *self._devices.values()))
+
+    @property
     def oldest_seq(self) -> int | None:
         """Sequence number of the oldest record that is counted and not reported yet."""
         pending = [

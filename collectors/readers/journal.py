@@ -105,7 +105,7 @@ class JournalReader:
             return []
         self.health.last_read = self._clock.realtime()
         events = [event for record in records for event in self._lines.feed(record)]
-        if isinstance(cursor, str) and not self._lines.waiting:
+        if isinstance(cursor, str) and not self._lines.untold:
             self._cursor = cursor
         return events
 

@@ -50,7 +50,7 @@ class KernelLines:
             return self._from_userspace(record, estimated)
         repeat, summaries = self._folder.repeated(record)
         if repeat:
-            template = self._folder.template(record)
+            template = self._folder.template(record) if self._xid_told is not None else None
             if template is not None:
                 self._tell_xid([template])
             return summaries
@@ -93,6 +93,15 @@ class KernelLines:
             or self.userspace.oldest_pending() is not None
         )
 
+    @property
+    def untold(self) -> bool:
+        """Something was read of which no event tells yet: a position must not pass it."""
+        return (
+            self._folder.counting
+            or self.kernel.oldest_pending() is not None
+            or self.userspace.oldest_pending() is not None
+        )
+
     def told_until(self, read: int) -> int:
         """Highest sequence number up to which everything that was read (until `read`) has been told."""
         pending = [self._folder.oldest_seq]
@@ -108,8 +117,10 @@ class KernelLines:
                     self._xid_told(event.data)
 
     def _from_userspace(self, record: KernelRecord, estimated: bool) -> list[Event[Any]]:
-        # In drill mode the text counts as the kernel's; `drill` says that nothing may act on it.
-        taken = record._replace(written_by="kernel") if self._accept_userspace else record
+        # In drill mode the text counts as the kernel's; `drill` says that nothing may act on it. What the log
+        # held before the drill began is no part of it.
+        accepted = self._accept_userspace and not estimated
+        taken = record._replace(written_by="kernel") if accepted else record
         events = [event for event in self.userspace.feed(taken) if event.kind != "ib_port"]
         if estimated:
             events = [event.model_copy(update={"timequality": "backfill"}) for event in events]
