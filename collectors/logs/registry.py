@@ -51,6 +51,11 @@ STARTS: Final = (
     "cp: ", "mv: ", "tar: ", "rsync: ", "bash: ", "mkdir: ", "cat: ", "dd: ",
 )  # fmt: skip
 
+_NCCL_NOISE: Final = (
+    "Channel ", "Trees ", "Ring ", "Connected ", "Setting affinity", "threadThresholds", "P2P Chunksize",
+)  # fmt: skip
+"""What NCCL prints by the thousand at INFO while it builds its rings."""
+
 _BLOCKS: Final = ("Traceback", "Root Cause (first observed failure)", "Failures:")
 
 
@@ -100,6 +105,9 @@ class Index:
         self._groups: Final = tuple((stem, tuple(anchors)) for stem, anchors in groups.items())
 
     def candidates(self, text: str) -> list[Pattern]:
+        at = text.find("NCCL INFO ")
+        if at >= 0 and text.startswith(_NCCL_NOISE, at + len("NCCL INFO ")):
+            return []
         numbers: set[int] = set()
         for stem, anchors in self._groups:
             if stem in text:

@@ -128,13 +128,15 @@ PATTERNS: Final = (
     pattern(" FAILED", r"(?P<program>[\w./+-]{1,300}\.(?:py|sh)) FAILED\s*$", "elastic.failed", on="body"),
     pattern(
         "failed to send a keep-alive heartbeat",
-        r"The node '(?P<host>[^']{1,200})' has failed to send a keep-alive heartbeat to the rendezvous "
+        r"The node '(?P<host>[^']{1,200}?)(?:_<INT>_<INT>)?' has failed to send a keep-alive heartbeat to "
+        r"the rendezvous "
         r"'(?P<run>[^']{0,200})'(?: due to an error of type (?P<error>\w{1,80}))?",
         "elastic.rendezvous",
     ),
     pattern(
         "failed to shutdown the rendezvous",
-        r"The node '(?P<host>[^']{1,200})' has failed to shutdown the rendezvous '(?P<run>[^']{0,200})'"
+        r"The node '(?P<host>[^']{1,200}?)(?:_<INT>_<INT>)?' has failed to shutdown the rendezvous '"
+        r"(?P<run>[^']{0,200})'"
         r"(?: due to an error of type (?P<error>\w{1,80}))?",
         named("elastic.rendezvous", teardown=True),
     ),

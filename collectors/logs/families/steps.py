@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from collectors.logs.pattern import Build, Found, fill
@@ -13,30 +14,34 @@ _NUM: Final = (
     r"[-+]?(?:\d{1,12}(?:\.\d{0,20})?(?:[eE][-+]?\d{1,3})?|\.\d{1,20}(?:[eE][-+]?\d{1,3})?"
     r"|[nN]a[nN]|NAN|[iI]nf(?:inity)?|INF)"
 )
-_LOSS: Final = re.compile(
-    r"\b(?:(?:lm|train|training|reduced_train|total|global_avg)[ _/])?[lL]oss['\"]?\s{0,4}[:=]?\s{0,8}"
-    rf"(?P<n>{_NUM})(?![\w.])"
-)
+_LOSS: Final = re.compile(rf"[lL]oss['\"]?\s{{0,4}}[:=]?\s{{0,8}}(?P<n>{_NUM})(?![\w.])")
 _GRAD: Final = re.compile(rf"grad(?:ient)?[ _]?norm['\"]?\s{{0,4}}[:=]\s{{0,8}}(?P<n>{_NUM})(?![\w.])")
 _VALUES: Final = (("loss", _LOSS), ("grad_norm", _GRAD))
-_TIMES: Final = (
-    (re.compile(rf"elapsed time per iteration \(ms\): ?(?P<n>{_NUM})"), 0.001),
-    (
-        re.compile(
-            r"(?:step_time_s|step_time|step_timing in s|iter(?:ation)? time \(s\)|seconds|sec/step)['\"]?"
-            rf"\s{{0,4}}[:=]\s{{0,4}}(?P<n>{_NUM})"
-        ),
-        1.0,
-    ),
-    (re.compile(rf"(?:step_time_ms|step time|time)['\"]?\s{{0,4}}[:=]?\s{{0,4}}(?P<n>{_NUM}) ?ms\b"), 0.001),
-    (re.compile(rf"(?:step time|time)['\"]?\s{{0,4}}[:=]?\s{{0,4}}(?P<n>{_NUM}) ?s\b"), 1.0),
-    (re.compile(rf"(?P<n>{_NUM}) ?s/(?:it|step|iter)\b"), 1.0),
-)
-_RATE: Final = re.compile(rf"(?P<n>{_NUM}) ?it/s\b")
 _SKIPPED: Final = re.compile(fill(r"number of skipped iterations: {1,8}(?P<n><INT>)"))
 _NANS: Final = re.compile(fill(r"number of nan iterations: {1,8}(?P<n><INT>)"))
 _JSON_STEP: Final = re.compile(fill(r"['\"](?:global_)?step['\"]: ?(?P<seq><INT>)"))
 _JSON_EPOCH: Final = re.compile(rf"['\"]epoch['\"]: ?(?P<n>{_NUM})")
+
+Time = tuple["re.Pattern[str]", float]
+"""Where a step's time stands, and its unit in seconds; a negative unit marks a rate."""
+
+
+def _time(before: str, after: str = "", unit: float = 1.0) -> Time:
+    return re.compile(f"{before}(?P<n>{_NUM}){after}"), unit
+
+
+_IS: Final = r"['\"]?\s{0,4}[:=]?\s{0,4}"
+MEGATRON_TIME: Final = _time(r"elapsed time per iteration \(ms\): ?", unit=0.001)
+NEMO_TIME: Final = _time(r"train_step_timing in s[:=] ?")
+DEEPSPEED_TIME: Final = _time(r"iter time \(s\): ?")
+MAXTEXT_TIME: Final = _time(r"seconds: ?")
+BAR_TIMES: Final = (_time("", r" ?s/(?:it|step|iter)\b"), _time("", r" ?it/s\b", unit=-1.0))
+PLAIN_TIMES: Final = (
+    _time(rf"step_time(?:_s)?{_IS}", r"(?![\w.])"),
+    _time(rf"(?:step_time_ms|step time|time){_IS}", r" ?ms\b", unit=0.001),
+    _time(rf"(?:step time|time){_IS}", r" ?s\b"),
+    *BAR_TIMES,
+)
 
 
 def _finite(text: str) -> float | None:
@@ -44,14 +49,14 @@ def _finite(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def step(framework: str) -> Build:
+def step(framework: str, *times: Time) -> Build:
     """A builder for a step line: the step, and a NaN finding beside it where a value is not finite."""
 
     def build(match: re.Match[str], _line: Line) -> tuple[Found, ...]:
         found = Found("training.step", seq=int(match["seq"]), details={"framework": framework})
         if "total" in match.re.groupindex and match["total"] is not None:
             found.details["total"] = int(match["total"])
-        return _with_values(found, match.string)
+        return _with_values(found, match.string, times)
 
     return build
 
@@ -63,7 +68,7 @@ def json_step(match: re.Match[str], _line: Line) -> tuple[Found, ...]:
         found.seq = int(seen["seq"])
     elif (seen := _JSON_EPOCH.search(match.string)) is not None and (epoch := _finite(seen["n"])) is not None:
         found.details["epoch"] = epoch
-    return _with_values(found, match.string)
+    return _with_values(found, match.string, PLAIN_TIMES)
 
 
 def loss_alone(match: re.Match[str], _line: Line) -> Found:
@@ -71,7 +76,7 @@ def loss_alone(match: re.Match[str], _line: Line) -> Found:
     return Found("training.nan_loss", details={"what": "grad_norm" if "grad" in match[0] else "loss"})
 
 
-def _with_values(found: Found, text: str) -> tuple[Found, ...]:
+def _with_values(found: Found, text: str, times: Sequence[Time]) -> tuple[Found, ...]:
     bad: str | None = None
     for name, shape in _VALUES:
         if (seen := shape.search(text)) is not None:
@@ -80,25 +85,32 @@ def _with_values(found: Found, text: str) -> tuple[Found, ...]:
                 found.details[name] = value
             elif bad is None:
                 bad = name
-    seconds = _seconds(text)
+    seconds = _seconds(text, times)
     if seconds is not None:
         found.details["step_time_s"] = round(seconds, 6)
-    skipped = int(seen["n"]) if (seen := _SKIPPED.search(text)) else 0
-    if skipped:
-        found.details["skipped"] = skipped
-    if (seen := _NANS.search(text)) is not None and int(seen["n"]):
-        found.details["nan_iterations"] = int(seen["n"])
-        bad = bad or "loss"
+    skipped = 0
+    if "number of " in text:
+        skipped, nans = _count(_SKIPPED, text), _count(_NANS, text)
+        if skipped:
+            found.details["skipped"] = skipped
+        if nans:
+            found.details["nan_iterations"] = nans
+            bad = bad or "loss"
     if bad is None or (bad == "grad_norm" and skipped):
         return (found,)  # dynamic loss scaling met an overflow and skipped the step: normal
     return (found, Found("training.nan_loss", seq=found.seq, details={"what": bad}))
 
 
-def _seconds(text: str) -> float | None:
-    for shape, unit in _TIMES:
+def _count(shape: re.Pattern[str], text: str) -> int:
+    seen = shape.search(text)
+    return int(seen["n"]) if seen else 0
+
+
+def _seconds(text: str, times: Sequence[Time]) -> float | None:
+    for shape, unit in times:
         if (seen := shape.search(text)) is not None:
             value = _finite(seen["n"])
-            return None if value is None else value * unit
-    if (seen := _RATE.search(text)) is not None and (rate := _finite(seen["n"])):
-        return 1 / rate
+            if value is None or (unit < 0 and value <= 0):
+                return None
+            return value * unit if unit > 0 else 1 / value
     return None

@@ -135,8 +135,19 @@ def _worker(match: re.Match[str], _line: Line) -> Found:
     return found
 
 
+_DEALT_WITH: Final = (
+    " 0 errors", "(0 errors", "retried", "retrying", "will retry", "recovered", "succeeded", "transient",
+    "policy",
+)  # fmt: skip
+"""Words of a failure that was dealt with, or of none at all."""
+
+
 def _said(code: str) -> Build:
-    def build(match: re.Match[str], _line: Line) -> Found:
+    """An application's own words: believed unless they say that it came out well."""
+
+    def build(match: re.Match[str], _line: Line) -> Found | None:
+        if any(map(match.string.__contains__, _DEALT_WITH)):
+            return None
         found = Found(code)
         take(found, match.groupdict())
         _errno_of(found, match.string)
@@ -149,8 +160,6 @@ _FAILS: Final = (
     r"(?:failed|failure|FAILED|[Ee]rror|[Tt]imed out|stalled|gave up|giving up|aborted"
     r"|could not|cannot|unable)\b"
 )
-_FINE: Final = r"(?!.*(?:\b0 errors|retried|retrying|will retry|recovered|succeeded|transient|policy))"
-"""A failure that was dealt with, or none at all."""
 _WRITES: Final = (
     r"(?:sav(?:e|ing)|writ(?:e|ing)|upload(?:ing)?|flush(?:ing)?|persist(?:ing)?|stor(?:e|ing)"
     r"|stag(?:e|ing))\b"
@@ -233,25 +242,25 @@ PATTERNS: Final = (
     ),
     pattern(
         ("ailed", "rror", "imed out", "eckpoint"),
-        rf"(?:DCP|[Cc]heckpoint\w{{0,20}}|ckpt|[Ss]aver) ?[:\]] ?{_FINE}(?:async "
+        rf"(?:DCP|[Cc]heckpoint\w{{0,20}}|ckpt|[Ss]aver) ?[:\]] ?(?:async "
         rf")?{_WRITES}.{{0,200}}?{_FAILS}",
         _said("storage.checkpoint_write"),
     ),
     pattern(
         ("ailed", "rror", "imed out", "eckpoint"),
-        rf"{_FINE}(?:[Ff]ailed to|[Ee]rror|[Cc]ould not|[Cc]annot|[Uu]nable to) {_WRITES}.{{0,40}}?"
+        rf"(?:[Ff]ailed to|[Ee]rror|[Cc]ould not|[Cc]annot|[Uu]nable to) {_WRITES}.{{0,40}}?"
         rf"(?:checkpoint|ckpt)",
         _said("storage.checkpoint_write"),
     ),
     pattern(
         "heckpoint",
-        rf"{_FINE}[Cc]heckpoint(?:ing)? (?:{_WRITES} |(?:of|at) step <INT> )?{_FAILS}",
+        rf"[Cc]heckpoint(?:ing)? (?:{_WRITES} |(?:of|at) step <INT> )?{_FAILS}",
         _said("storage.checkpoint_write"),
     ),
     pattern(
         ("ailed", "rror", "imed out"),
-        rf"(?:dataloader|dataset|DataLoader|data loader)\b{_FINE}(?=.{{0,400}}?{_FAILS})"
-        rf"(?=.{{0,400}}?[\s'\"]/[\w.-]{{1,80}}/)",
+        r"(?:dataloader|dataset|DataLoader|data loader)\b(?=[^/]{0,400}[\s'\"]/[\w.-]{1,80}/)"
+        rf"(?=.{{0,400}}?{_FAILS})",
         _said("storage.read_error"),
     ),
 )

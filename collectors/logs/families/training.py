@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from collectors.logs.families.steps import json_step, loss_alone, step
+from collectors.logs.families.steps import (
+    BAR_TIMES,
+    DEEPSPEED_TIME,
+    MAXTEXT_TIME,
+    MEGATRON_TIME,
+    NEMO_TIME,
+    PLAIN_TIMES,
+    json_step,
+    loss_alone,
+    step,
+)
 from collectors.logs.pattern import Build, Code, Family, Found, named, pattern, take
 from collectors.logs.prefix import Line
 
@@ -78,26 +88,36 @@ _SEP: Final = r"\s{0,3}[:=]?\s{0,12}"
 
 PATTERNS: Final = (
     pattern(
-        "oss",
+        ("loss", "Loss"),
         r"\s{0,4}iteration {1,12}(?P<seq><INT>)/ {0,12}(?P<total><INT>) \|",
-        step("megatron"),
+        step("megatron", MEGATRON_TIME),
     ),
     pattern(
-        "oss",
+        ("loss", "Loss"),
         r"Training epoch <INT>, iteration <INT>/<INT> \|(?=.{0,400}global_step: ?(?P<seq><INT>))",
-        step("nemo"),
+        step("nemo", NEMO_TIME),
     ),
-    pattern("oss", r"Training epoch <INT>, iteration (?P<seq><INT>)/(?P<total><INT>) \|", step("nemo")),
+    pattern(
+        ("loss", "Loss"),
+        r"Training epoch <INT>, iteration (?P<seq><INT>)/(?P<total><INT>) \|",
+        step("nemo", NEMO_TIME),
+    ),
     pattern(
         "%|",
         r"Epoch <INT>: .{0,200}?\b<INT>/(?:<INT>|\?) \[(?=.{0,400}global_step=(?P<seq><INT>))",
-        step("nemo"),
+        step("nemo", NEMO_TIME),
     ),
-    pattern("%|", r"Epoch <INT>: .{0,200}?\b(?P<seq><INT>)/(?P<total><INT>) \[", step("lightning")),
-    pattern("loss: ", r"steps: (?P<seq><INT>) loss: ", step("deepspeed")),
-    pattern("step=", r"step=(?P<seq><INT>), skipped=", step("deepspeed")),
-    pattern("global_step=", r"epoch=<INT>/micro_step=<INT>/global_step=(?P<seq><INT>),", step("deepspeed")),
-    pattern("completed step: ", r"completed step: (?P<seq><INT>), seconds: ", step("maxtext")),
+    pattern(
+        "%|", r"Epoch <INT>: .{0,200}?\b(?P<seq><INT>)/(?P<total><INT>) \[", step("lightning", *BAR_TIMES)
+    ),
+    pattern("loss: ", r"steps: (?P<seq><INT>) loss: ", step("deepspeed", DEEPSPEED_TIME)),
+    pattern("step=", r"step=(?P<seq><INT>), skipped=", step("deepspeed", DEEPSPEED_TIME)),
+    pattern(
+        "global_step=",
+        r"epoch=<INT>/micro_step=<INT>/global_step=(?P<seq><INT>),",
+        step("deepspeed", DEEPSPEED_TIME),
+    ),
+    pattern("completed step: ", r"completed step: (?P<seq><INT>), seconds: ", step("maxtext", MAXTEXT_TIME)),
     pattern(
         "oss", r"step: {1,8}(?P<seq><INT>) {1,4}loss: {1,8}\S{1,20} .{0,80}?memory: ", step("torchtitan")
     ),
@@ -108,30 +128,30 @@ PATTERNS: Final = (
         "%|",
         r"(?:(?:Epoch|[Tt]rain(?:ing)?|[Ss]teps?|[Ii]ter(?:ation)?s?)[\w /]{0,20}: "
         r"?)?\s{0,4}\d{1,3}%\|[^|]{0,120}\| (?P<seq><INT>)/(?P<total><INT>) \[[\d:<, ?]{3,40}",
-        step("tqdm"),
+        step("tqdm", *BAR_TIMES),
     ),
     pattern(
-        "oss",
+        ("loss", "Loss"),
         rf"(?:[Ee]poch{_SEP}\d{{1,9}}(?:/<INT>)?[\s,|;-]{{1,6}})?(?:global[ _])?"
         rf"(?:[sS]tep|STEP|iter(?:ation)?|Iter(?:ation)?|batch){_SEP}\[?(?P<seq><INT>)\]?"
         r"(?: ?(?:/|of) ?(?P<total><INT>))?\]?[\s,:|;-]{1,6}(?=.{0,200}\b(?:\w{0,20}_)?[lL]oss)",
-        step("plain"),
+        step("plain", *PLAIN_TIMES),
     ),
-    pattern("step=", r"step=(?P<seq><INT>)\s(?=.{0,200}(?:time|tok|lr|tps))", step("plain")),
+    pattern("step=", r"step=(?P<seq><INT>)\s(?=.{0,200}(?:time|tok|lr|tps))", step("plain", *PLAIN_TIMES)),
     pattern(
-        ("oss", "grad"),
+        ("loss", "Loss", "grad"),
         r"(?:(?:lm |train |training |train_|total )?[lL]oss|grad[ _]norm)['\"]?\s{0,4}[:=]\s{0,4}[-+]?"
         r"(?:[nN]a[nN]|NAN|[iI]nf)\b",
         loss_alone,
     ),
     pattern(
-        "oss",
+        ("loss", "Loss"),
         rf"[Ll]oss (?:is|became|was|has become) (?:now )?{_NONE}\b(?:.{{0,60}}?\b(?:step|iteration) "
         rf"(?P<seq><INT>))?",
         _nan,
     ),
     pattern(
-        ("oss", "rror: "),
+        ("loss", "Loss", "rror: "),
         r"(?:Rank (?P<rank><INT>): )?(?:[Ff]ound|[Dd]etected|[Ee]ncountered|[Gg]ot) (?:a |an )?"
         r"(?:NaN|nan|Inf|inf|non-finite)(?:/Inf|/NaN|/nan| or (?:inf|Inf|NaN|nan))? (?:values? )?(?:in |for "
         r")?(?:the )?"
@@ -139,8 +159,10 @@ PATTERNS: Final = (
         r"(?:.{0,160}?Device: (?P<device_index>\d{1,3}), node: (?P<node>[\w.-]{1,80}))?",
         _nan,
     ),
-    pattern("oss", r"(?:Non-finite|non-finite|NaN|nan) loss\b(?! check| handling| detection)", _nan),
-    pattern("oss", r"The loss returned in .{1,60}? is nan", _nan),
+    pattern(
+        ("loss", "Loss"), r"(?:Non-finite|non-finite|NaN|nan) loss\b(?! check| handling| detection)", _nan
+    ),
+    pattern(("loss", "Loss"), r"The loss returned in .{1,60}? is nan", _nan),
     pattern(
         "rror: Function",
         r"Function '\w{1,80}' returned nan values",
