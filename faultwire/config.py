@@ -22,7 +22,7 @@ from faultwire.settings import Settings
 ENV_PREFIX: Final = "FAULTWIRE__"
 """`FAULTWIRE__KAFKA__PREFIX` sets `kafka.prefix`: two underscores stand for the dot."""
 
-SHORTHANDS: Final = {"FAULTWIRE_BOOTSTRAP": "kafka.bootstrap"}
+SHORTHANDS: Final = {"FAULTWIRE_BOOTSTRAP": "kafka.bootstrap", "FAULTWIRE_BROKER_DIR": "broker.dir"}
 FILE_VARIABLE: Final = "FAULTWIRE_CONFIG"
 USUAL_FILES: Final = (Path("faultwire.toml"), Path("/etc/faultwire/faultwire.toml"))
 

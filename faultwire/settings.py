@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -35,6 +36,18 @@ class LogSettings(BaseModel):
     format: Literal["kv", "json"]
 
 
+class BrokerSettings(BaseModel):
+    """The local broker of `faultwire broker`; nothing of it concerns a broker that others run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dir: Path | None = None
+    """State, logs, data; `faultwire/broker` in the XDG state folder when absent."""
+    port: int = Field(ge=0, le=65535)
+    """Of the first broker. 0: as last time, else 9092, else a free one."""
+    brokers: int = Field(ge=1, le=9)
+
+
 class Settings(BaseModel):
     """The whole configuration: ours, then one section for each room that has settings."""
 
@@ -43,6 +56,7 @@ class Settings(BaseModel):
     cluster: Annotated[str, StringConstraints(pattern=r"^[^/\s]+$")]
     kafka: KafkaSettings
     log: LogSettings
+    broker: BrokerSettings
     engine: EngineSettings
     collect: CollectSettings
     streams: SignalSettings

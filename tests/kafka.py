@@ -28,13 +28,22 @@ class Kafka:
         await create_topics(self.bootstrap, prefix=prefix, partitions=partitions, replication=replication)
 
     async def create(
-        self, cleanup: dict[str, str], partitions: int = PARTITIONS, replication: int = 1
+        self,
+        cleanup: dict[str, str],
+        partitions: int = PARTITIONS,
+        replication: int = 1,
+        settings: dict[str, str] | None = None,
     ) -> None:
         """Other topics by name with their clean-up policy; returns when every partition has a leader."""
         async with self.admin() as admin:
             await admin.create_topics(
                 [
-                    NewTopic(name, partitions, replication, topic_configs={"cleanup.policy": policy})
+                    NewTopic(
+                        name,
+                        partitions,
+                        replication,
+                        topic_configs={"cleanup.policy": policy, **(settings or {})},
+                    )
                     for name, policy in cleanup.items()
                 ]
             )
@@ -111,7 +120,7 @@ class Kafka:
         Raises `AssertionError` when `count` have not come within `timeout_s`.
         """
         if count is None:
-            count = await self.size(topic)
+            return await self._read_to_the_end(topic, timeout_s)
         return await self.read_until(topic, lambda records: len(records) >= count, timeout_s=timeout_s)
 
     async def read_until(
@@ -131,6 +140,16 @@ class Kafka:
                             records.extend(batch)
             except TimeoutError:
                 raise AssertionError(f"{topic}: only {len(records)} records after {timeout_s} s") from None
+        return records
+
+    async def _read_to_the_end(self, topic: str, timeout_s: float) -> list[ConsumerRecord[bytes, bytes]]:
+        """By positions, not by counting: a compacted topic has holes."""
+        records: list[ConsumerRecord[bytes, bytes]] = []
+        async with self.consumer(topic) as consumer, asyncio.timeout(timeout_s):
+            ends = await consumer.end_offsets(list(consumer.assignment()))
+            while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+                for batch in (await consumer.getmany(timeout_ms=200)).values():
+                    records.extend(batch)
         return records
 
     async def size(self, topic: str) -> int:

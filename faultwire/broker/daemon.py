@@ -69,10 +69,7 @@ class Status:
 
 
 def default_folder() -> Path:
-    """FAULTWIRE_BROKER_DIR, else `faultwire/broker` in the XDG state folder."""
-    own = os.environ.get("FAULTWIRE_BROKER_DIR")
-    if own:
-        return Path(own)
+    """`faultwire/broker` in the XDG state folder."""
     xdg = os.environ.get("XDG_STATE_HOME")
     return (Path(xdg) if xdg else Path.home() / ".local" / "state") / "faultwire" / "broker"
 

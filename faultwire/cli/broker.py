@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from faultwire.cli.common import FINDING, fail
+from faultwire.cli.common import FINDING, fail, settings
 
 if TYPE_CHECKING:
     from faultwire.broker.daemon import Status
 
 Folder = Annotated[
     Path | None,
-    typer.Option(
-        "--dir", help="Its folder: state, logs, data. [default: FAULTWIRE_BROKER_DIR, or XDG state]"
-    ),
+    typer.Option("--dir", help="Its folder: state, logs, data. [default: broker.dir]"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
 
@@ -48,8 +46,10 @@ def start(
     from faultwire.broker import daemon
     from faultwire.broker.errors import BrokerError
 
+    told = settings(broker__dir=folder, broker__port=port, broker__brokers=brokers).broker
+    where = told.dir or daemon.default_folder()
     try:
-        running = daemon.start(folder or daemon.default_folder(), brokers=brokers, port=port, say=_progress)
+        running = daemon.start(where, brokers=told.brokers, port=told.port, say=_progress)
     except BrokerError as exc:
         fail(exc)
     _tell(running, as_json)
@@ -60,8 +60,9 @@ def stop(folder: Folder = None, as_json: Json = False) -> None:
     from faultwire.broker import daemon
     from faultwire.broker.errors import BrokerError
 
+    where = settings(broker__dir=folder).broker.dir or daemon.default_folder()
     try:
-        stopped = daemon.stop(folder or daemon.default_folder())
+        stopped = daemon.stop(where)
     except BrokerError as exc:
         fail(exc)
     if as_json:
@@ -75,8 +76,9 @@ def status(folder: Folder = None, as_json: Json = False) -> None:
     from faultwire.broker import daemon
     from faultwire.broker.errors import BrokerError
 
+    where = settings(broker__dir=folder).broker.dir or daemon.default_folder()
     try:
-        told = daemon.status(folder or daemon.default_folder())
+        told = daemon.status(where)
     except BrokerError as exc:
         fail(exc)
     _tell(told, as_json)

@@ -54,16 +54,19 @@ def settings(**flags: Any) -> Settings:
 
 def loaded(flags: Mapping[str, Any] | None = None) -> Loaded:
     """As `settings`, with the source of every value, and logging left alone."""
-    from faultwire.config import ConfigError, load
+    from faultwire.config import DEFAULT, ConfigError, load
 
     given = _given.get(Globals())
     own = {key: value for key, value in (flags or {}).items() if value is not None}
     try:
-        return load(given.config, {**given.flags, **own}, found=_found())
+        told = load(given.config, {**given.flags, **own})
+        if told.sources["kafka.bootstrap"] == DEFAULT:  # nobody said where: perhaps on this machine
+            told = load(given.config, {**given.flags, **own}, found=_found(told.settings.broker.dir))
     except ConfigError as exc:
         for problem in exc.problems:
             typer.echo(f"faultwire: {problem}", err=True)
         raise typer.Exit(BAD_INPUT) from exc
+    return told
 
 
 def fail(message: object, code: int = COULD_NOT_TELL) -> NoReturn:
@@ -72,13 +75,13 @@ def fail(message: object, code: int = COULD_NOT_TELL) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _found() -> dict[str, tuple[Any, str]]:
-    """Facts of this machine: where the local broker listens, if `faultwire broker start` started one."""
+def _found(folder: Path | None) -> dict[str, tuple[Any, str]]:
+    """Where the local broker listens, if `faultwire broker start` started one."""
     from faultwire.broker import daemon
     from faultwire.broker.errors import BrokerError
 
     try:
-        bootstrap = daemon.running_bootstrap(daemon.default_folder())
+        bootstrap = daemon.running_bootstrap(folder or daemon.default_folder())
     except BrokerError:
         return {}  # `faultwire broker status` tells; other commands only wanted to know
     return {"kafka.bootstrap": (bootstrap, "local broker")} if bootstrap else {}

@@ -18,7 +18,7 @@ from faultwire.broker.errors import NoBrokerError
 from tests.conftest import no_broker
 from tests.kafka import Kafka
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]  # several JVMs, perhaps beside other work
 
 
 class Command:

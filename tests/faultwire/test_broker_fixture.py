@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,18 @@ async def test_every_topic_of_the_catalogue_exists(kafka: Kafka, catalogue: str)
 async def test_a_topic_that_nobody_created_stays_missing(kafka: Kafka, topic_prefix: str) -> None:
     with pytest.raises(AssertionError, match="there is no topic"):
         await kafka.read(topic_prefix + "raw.xid", 1)
+
+
+async def test_compaction_happens_while_one_watches(kafka: Kafka, topic_prefix: str) -> None:
+    """Tests of compacted topics and changelogs wait for it."""
+    topic = f"{topic_prefix}compacted"
+    at_once = {"segment.ms": "200", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "200"}
+    await kafka.create({topic: "compact"}, partitions=1, settings=at_once)
+    await kafka.send(topic, [b"%d" % i for i in range(100)], key="node-01")
+    async with asyncio.timeout(30):
+        while len(left := await kafka.read(topic)) >= 100:
+            await kafka.send(topic, [b"rolls the segment"], key="other")
+    assert b"99" in {record.value for record in left}
 
 
 @pytest.mark.parametrize(("required", "outcome"), [("", "skipped"), ("1", "error")])

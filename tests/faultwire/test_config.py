@@ -177,4 +177,4 @@ def test_every_setting_has_a_row_with_a_source() -> None:
 
 def test_the_packaged_defaults_hold_no_key_twice_and_none_of_the_rooms() -> None:
     packaged = tomllib.loads(files("faultwire").joinpath("data/defaults.toml").read_text("utf-8"))
-    assert set(packaged) == {"cluster", "kafka", "log"}
+    assert set(packaged) == {"cluster", "kafka", "log", "broker"}

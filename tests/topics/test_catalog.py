@@ -10,7 +10,7 @@ from topics.payloads import RAW
 
 
 def test_every_raw_kind_has_exactly_one_raw_topic() -> None:
-    assert set(RAW_TOPIC_OF_KIND) == {payload.kind for payload in RAW}
+    assert set(RAW_TOPIC_OF_KIND) == {payload.kind for payload in RAW} | {"tick"}
     kinds = [kind for spec in TOPICS.values() if spec.batched for kind in spec.kinds]
     assert len(kinds) == len(set(kinds))
 

@@ -202,6 +202,14 @@ def test_a_batch_holds_at_most_64_kib() -> None:
     assert [e for b in batches for e in decode_record(b)[0]] == events
 
 
+@pytest.mark.parametrize(("spare", "batches"), [(0, 1), (-1, 2)])
+def test_the_size_is_exact_to_the_byte(spare: int, batches: int) -> None:
+    first, empty = port_event(at=0), port_event(at=1, message="")
+    room = MAX_BATCH_BYTES - len(encode_batch([first, empty]))
+    last = port_event(at=1, message="x" * (room - spare))
+    assert len(list(split_batches([first, last]))) == batches
+
+
 @given(st.lists(st.integers(0, 30_000), max_size=30))
 def test_no_batch_passes_the_size_unless_one_event_alone_does(lengths: list[int]) -> None:
     events = [port_event(at=i, message="x" * n) for i, n in enumerate(lengths)]
