@@ -1,0 +1,80 @@
+"""The demo, as `make demo` runs it, read by a foreign client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+async def read_until(stream: asyncio.StreamReader, pattern: str, lines: list[str]) -> re.Match[str]:
+    """Lines are kept in `lines`; raises `AssertionError` with all of them when the stream ends first."""
+    while raw := await stream.readline():
+        lines.append(raw.decode())
+        if found := re.search(pattern, lines[-1]):
+            return found
+    raise AssertionError(f"{pattern!r} was not told:\n{''.join(lines)}")
+
+
+async def start(*arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "faultwire", "demo", "--plain", *arguments, cwd=ROOT, stdout=PIPE, stderr=PIPE
+    )
+
+
+@pytest.mark.timeout(150)
+async def test_the_demo_shows_the_action_before_the_port_is_back(broker: str) -> None:
+    demo = await start("--seconds", "25")
+    assert demo.stdout is not None
+    lines: list[str] = []
+    bootstrap = (await read_until(demo.stdout, r"kcat -C -b (\S+)", lines))[1]
+    await read_until(demo.stdout, r"raw +node-07 port/mlx5_3/1 DOWN", lines)
+    await read_until(demo.stdout, r"port_outage changed half_budget", lines)
+    await read_until(demo.stdout, r"port_outage changed budget", lines)
+    action = await read_until(
+        demo.stdout, r"interrupt_and_restart job (\S+) nodes (\S+) because of (\S+):", lines
+    )
+    assert action.groups() == ("6130", "node-07", "port/mlx5_3/1")
+    if shutil.which("kcat"):
+        actions = await kcat(bootstrap, "faultwire.actions")
+        assert [a["type"] for a in actions if a["data"]["action"] == "interrupt_and_restart"] == [
+            "faultwire.action.v1"
+        ]
+        assert {"specversion", "id", "source", "subject", "time", "partitionkey", "data"} <= set(actions[0])
+    await read_until(demo.stdout, r"raw +node-07 port/mlx5_3/1 ACTIVE", lines)
+    await read_until(
+        demo.stdout, r"verdict .*final.*hardware/network_hca_port, culprit node-07/port/mlx5_3/1", lines
+    )
+    assert await demo.wait() == 0
+
+
+async def kcat(bootstrap: str, topic: str) -> list[dict[str, object]]:
+    """The topic as a foreign client prints it, one value a line."""
+    process = await asyncio.create_subprocess_exec(
+        "kcat", "-C", "-b", bootstrap, "-t", topic, "-o", "beginning", "-e", "-q", stdout=PIPE
+    )
+    out, _ = await process.communicate()
+    return [json.loads(line) for line in out.splitlines()]
+
+
+@pytest.mark.timeout(90)
+async def test_an_interrupt_stops_everything(broker: str) -> None:
+    demo = await start()
+    assert demo.stdout is not None
+    lines: list[str] = []
+    await read_until(demo.stdout, r"node-07: mlx5_3 loses its link", lines)
+    demo.send_signal(2)
+    await asyncio.wait_for(demo.wait(), 30)
+    left = await asyncio.create_subprocess_exec(
+        "pgrep", "-f", f"faultwire.*--health-port|{re.escape('faultwire-demo-')}", stdout=PIPE
+    )
+    out, _ = await left.communicate()
+    assert str(demo.pid).encode() not in out.split()
