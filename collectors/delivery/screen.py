@@ -1,15 +1,17 @@
-"""A sink without Kafka: every event as one JSON line."""
+"""Sinks without Kafka: every event as one JSON line, or kept to be looked at."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import orjson
 
 from collectors.delivery.record import Outgoing
 from collectors.reader import Position
+from topics.events import Event, decode_record
 from topics.payloads import CollectorStatus
 
 
@@ -39,3 +41,15 @@ class Screen:
 
     def status(self) -> CollectorStatus:
         return CollectorStatus(status="ok")
+
+
+class Nowhere(Screen):
+    """Keeps the events instead of sending them, for whoever only looks."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+        self.events: list[Event[Any]] = []
+
+    def put(self, items: Sequence[Outgoing]) -> None:
+        for item in items:
+            self.events += decode_record(item.value)[0]

@@ -1,4 +1,4 @@
-"""`faultwire collect` and `faultwire import`: what a node says, live and from text logs."""
+"""`faultwire collect`: the agent of a node. `faultwire import` is registered beside it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from faultwire.cli.common import BAD_INPUT, COULD_NOT_TELL, fail, settings
+from faultwire.cli.import_ import import_
 
 if TYPE_CHECKING:
     from collectors.agent import Agent
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     app.command()(collect)
+    app.command(name="import")(import_)
 
 
 def collect(
