@@ -17,13 +17,14 @@ from streams.deadlines import Deadlines
 from streams.engine.api import Output
 from streams.evidence import Evidence, is_finding, rekeyed, within
 from streams.placement import Placements, Use
-from streams.signals.base import Fact
+from streams.signals.base import Fact, Reminder
 from streams.signals.context import Context
 from streams.signals.thresholds import Effective
 from streams.slots import Slot, Slots
 from streams.telling import signal_event
-from topics.events import Event
-from topics.payloads import Heartbeat, Log, Placement
+from topics.events import Event, make
+from topics.ids import fact_id
+from topics.payloads import Heartbeat, Log, Placement, Tick
 
 STATE_VERSION = 1
 
@@ -39,14 +40,19 @@ class Node:
         self.provenance: str | None = None
         self.partition: int | None = None
         self.held_until: int | None = None
-        """After a restart: when its deadlines may fire, once what was waiting has been read."""
+        """After a restart: when its deadlines may fire, once what was waiting has been read (our time)."""
 
     def apply(self, events: Sequence[Event[Any]], now: int) -> Iterator[Output]:
         """Take one record in; yields what follows from it. `ctx.changed` tells whether to write state."""
         ctx = self.ctx
+        ctx.now = now
+        ctx.resumed = ctx.resumed or now
         placements = ctx.placements
         for event in events:
             ctx.learn(event)
+            if isinstance(event.data, Heartbeat) and ctx.clock.beat(event.recordedtime or event.time, now):
+                ctx.changed = True
+                self.slots.arm_all()
             if event.provenance is not None:
                 self.provenance = event.provenance
         if ctx.placements is not placements:
@@ -60,14 +66,31 @@ class Node:
                     yield from self._coverage(uses)
             elif isinstance(data, Log):
                 yield from self.evidence.take_log(event, ctx)
+            elif isinstance(data, Tick):
+                self.slots.remembered(data.reason)
             elif is_finding(event):
                 yield from self.evidence.take(event, ctx)
         for facts in self.slots.observe(events, now):
             yield from self._tell(facts)
+        ctx.samples.seal()
 
     def due(self, slot: Slot, now: int) -> Iterator[Output]:
-        """What time alone made true of one entity, up to `now`."""
+        """What time alone made true of one entity, up to `now` in the node's time."""
+        for reminder in self.slots.reminders(slot, now):
+            yield self._tick(reminder)
         yield from self._tell(self.slots.due(slot, now))
+
+    def _tick(self, reminder: Reminder) -> Output:
+        ctx = self.ctx
+        event = make(
+            Tick(due=reminder.due, reason=reminder.about),
+            id=fact_id("tick", ctx.cluster, ctx.node, reminder.about, reminder.due),
+            source=f"/{ctx.cluster}/{ctx.node}/streams",
+            subject="node",
+            time=reminder.due,
+            key=ctx.node,
+        )
+        return Output("raw.node", ctx.node, event)
 
     def _placed(self, before: Placements, events: Sequence[Event[Any]], now: int) -> Iterator[Output]:
         """Attempts came or went: what they are owed, and facts that depend on whose budget is at stake."""

@@ -60,12 +60,15 @@ class NodeProcessor:
         outputs: list[Output] = []
         while (slot := self._deadlines.pop_due(now)) is not None:
             node = self._nodes[slot.owner.ctx.node]
-            upto = self._come(node, now)
+            come = self._come(node, now)
             due = slot.next_due()
-            if due is not None and due > upto:
-                self._deadlines.set(slot, max(due, now + RETRY_NS))
+            if due is None:
                 continue
-            outputs += node.due(slot, upto)
+            due = max(due + node.ctx.clock.offset, slot.held_until)
+            if due > come:
+                self._deadlines.set(slot, due if due > now else now + RETRY_NS)
+                continue
+            outputs += node.due(slot, come - node.ctx.clock.offset)
         return outputs
 
     def next_due(self) -> int | None:
@@ -97,6 +100,7 @@ class NodeProcessor:
         if node.held_until is not None:
             if node.held_until == 0:
                 node.held_until = now + SETTLE_NS
+                node.ctx.resumed = node.ctx.resumed or now
             if now < node.held_until:
                 return 0
             node.held_until = None

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from streams.deadlines import Deadlines
 from streams.placement import Placements
-from streams.signals.base import Detector, Fact
+from streams.signals.base import Detector, Fact, Reminder
 from streams.signals.context import Context
 from streams.signals.corrections import Corrections
 from streams.signals.registry import BY_KIND, BY_NAME, DETECTORS
 from topics.events import Event
+from topics.time import NS_PER_S
+
+HOLD_NS: Final = 2 * NS_PER_S
+"""How long deadlines wait after something came that had been held up."""
 
 
 class Slot:
     """One detector's state of one entity, up to when its facts were told, and its deadline."""
 
     __slots__ = (
-        "armed", "corrections", "detector", "encoded", "entity", "fired", "owner", "restored", "state",
+        "armed", "corrections", "detector", "encoded", "entity", "fired", "held_until", "owner", "restored",
+        "state",
     )  # fmt: skip
 
     def __init__(self, owner: Slots, detector: Detector[Any, Any], entity: str, state: Any) -> None:
@@ -31,6 +36,8 @@ class Slot:
         self.fired = 0
         self.restored = False
         """Taken over: who had it before may have told facts later than `fired`."""
+        self.held_until = 0
+        """Not before this (our time) do deadlines count: what came was held up, and more may follow."""
         self.armed: int | None = None
         self.corrections = Corrections()
         self.encoded: bytes | None = None
@@ -62,14 +69,20 @@ class Slots:
         self._deadlines = deadlines
 
     def observe(self, events: Sequence[Event[Any]], now: int) -> Iterator[list[Fact]]:
-        """Take in the events of one record; yields the facts that each entity's change adds."""
+        """Take in the events of one record; yields the facts that each entity's change adds.
+
+        Nothing is concluded from the time that has passed since events that were held up on their way.
+        """
         ctx = self.ctx
         seen: dict[tuple[Detector[Any, Any], str], list[Any]] = {}
         for event in events:
             for detector in BY_KIND.get(event.data.kind, ()):
                 for entity, obs in detector.read(event, ctx):
                     seen.setdefault((detector, entity), []).append(obs)
-        upto = max(now, ctx.high_water)
+        newest = max(event.time for event in events)
+        seen_at = max(event.recordedtime or event.time for event in events)
+        stale = ctx.clock.is_stale(seen_at, now)
+        upto = newest if stale else max(now - ctx.clock.offset, newest)
         for (detector, entity), observations in seen.items():
             slot = self.by_detector[detector.name].get(entity)
             state = slot.state if slot else detector.initial(entity)
@@ -81,6 +94,8 @@ class Slots:
             if change.keep:
                 ctx.changed = True
                 slot.encoded = None
+            if stale:
+                slot.held_until = now + HOLD_NS
             if change.since is None:
                 slot.state = change.state
             else:
@@ -89,6 +104,7 @@ class Slots:
 
     def _after(self, slot: Slot, state: Any, since: int, upto: int) -> list[Fact]:
         """The facts that a new state adds to those already told."""
+        upto = max(upto, slot.fired)
         heard = upto if slot.restored else slot.fired
         before = slot.facts(since, heard) if since <= heard else []
         slot.state = state
@@ -110,7 +126,7 @@ class Slots:
                 since = detector.placement_since(slot.state)
                 if since is None:
                     continue
-                upto = max(now, slot.fired)
+                upto = max(now - ctx.clock.offset, slot.fired)
                 ctx.placements = before
                 told = slot.facts(since, upto if slot.restored else slot.fired)
                 ctx.placements = after
@@ -120,14 +136,36 @@ class Slots:
                 yield facts
 
     def due(self, slot: Slot, now: int) -> list[Fact]:
-        """What time alone made true of one entity, up to `now`."""
+        """What time alone made true of one entity, up to `now` in the node's time."""
         facts = slot.facts(slot.fired + 1, now)
         slot.told_until(now)
         self.arm(slot)
         return facts
 
+    def reminders(self, slot: Slot, now: int) -> list[Reminder]:
+        """What falls due up to `now` and must be remembered."""
+        return slot.detector.reminders(slot.entity, slot.state, slot.fired + 1, now, self.ctx)
+
+    def remembered(self, about: str) -> None:
+        """A reminder has come back: the detector's states are written as they are now."""
+        for slot in self.by_detector.get(about, {}).values():
+            slot.state = slot.detector.remembered(slot.state)
+            slot.encoded = None
+            self.ctx.changed = True
+            self.arm(slot)
+
     def arm(self, slot: Slot) -> None:
-        self._deadlines.set(slot, slot.next_due())
+        due = slot.next_due()
+        if due is not None:
+            due = max(due + self.ctx.clock.offset, slot.held_until)
+        self._deadlines.set(slot, due)
+
+    def arm_all(self) -> None:
+        """The node's clock turned out to be off by another amount."""
+        for group in self.by_detector.values():
+            for slot in group.values():
+                if slot.armed is not None:
+                    self.arm(slot)
 
     def forget(self) -> None:
         """Deadlines must not fire here any more."""

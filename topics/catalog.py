@@ -60,13 +60,22 @@ TOPICS: Final[dict[str, TopicSpec]] = {
         TopicSpec("raw.aer", "node", "delete", ("aer",), _WEEK, "PCI Express errors"),
         TopicSpec("raw.ib-port", "node", "delete", ("ib_port",), _WEEK, "port transitions"),
         TopicSpec("raw.gpu", "node", "delete", ("gpu",), _WEEK, "full samples of GPU health counters"),
-        TopicSpec("raw.node", "node", "delete", ("heartbeat", "kernel"), _WEEK, "heartbeats, kernel lines"),
+        TopicSpec(
+            "raw.node", "node", "delete", ("heartbeat", "kernel", "tick"), _WEEK, "heartbeats, kernel lines"
+        ),
         TopicSpec("raw.log", "node", "delete", ("log",), _WEEK, "recognised lines of workloads"),
         TopicSpec("raw.job", "job", "compact,delete", ("job",), _MONTH, "life cycle of attempts"),
         TopicSpec(
             "raw.placement", "node", "compact,delete", ("placement",), _MONTH, "which attempts use a node"
         ),
-        TopicSpec("raw.check", "node", "delete", ("check",), _MONTH, "results of active checks"),
+        TopicSpec(
+            "raw.check",
+            "node",
+            "delete",
+            ("check", "operator"),
+            _MONTH,
+            "results of checks, decisions of operators",
+        ),
         TopicSpec(
             "evidence",
             "job",

@@ -425,6 +425,21 @@ class Check(Payload):
     evidence: str | None = None
 
 
+class Operator(Payload):
+    """What a person decided about a node. It outweighs what was observed until it is cleared.
+
+    `set` puts the node into `state` and keeps it there, `hold` only forbids that it returns to service,
+    `clear` takes both back.
+    """
+
+    kind: ClassVar[str] = "operator"
+    action: Literal["set", "hold", "clear"]
+    state: Literal["healthy", "suspect", "draining", "quarantined", "validating", "retired"] | None = None
+    """For `set`."""
+    who: str
+    why: str
+
+
 class Tick(Payload):
     """A timer turned into a record of the key's own partition, so that it is applied in order (internal)."""
 
@@ -435,4 +450,5 @@ class Tick(Payload):
 
 RAW: tuple[type[Payload], ...] = (
     Xid, Sxid, Nvlink, Throttle, Aer, IbPort, Gpu, Heartbeat, Kernel, Log, Job, Placement, Check,
+    Operator,
 )  # fmt: skip

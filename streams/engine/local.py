@@ -80,7 +80,7 @@ class LocalRuntime:
                 self._emit(output, now)
 
     def _emit(self, output: Output, now: int) -> None:
-        identity = f"{output.topic} {output.key} {output.event.id}"
+        identity = f"{output.topic} {output.key} {output.event.id} {output.event.attempt}"
         if identity in self._seen:
             return
         self._seen.add(identity)

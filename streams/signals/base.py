@@ -89,6 +89,14 @@ class Change(Generic[S]):
     keep: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Reminder:
+    """Goes out as a `tick` on the node's own partition and comes back in order with its other records."""
+
+    due: int
+    about: str
+
+
 class Detector(ABC, Generic[S, O]):
     """One family of signals over one sort of entity. It holds settings only; state is handed in.
 
@@ -120,6 +128,14 @@ class Detector(ABC, Generic[S, O]):
     def next_due(self, entity: str, state: S, after: int, ctx: Context) -> int | None:
         """The first time after `after` at which a fact arises though nothing more is observed."""
         return None
+
+    def reminders(self, entity: str, state: S, start: int, end: int, ctx: Context) -> list[Reminder]:
+        """What falls due in the span and must be remembered though nothing is told."""
+        return []
+
+    def remembered(self, state: S) -> S:
+        """A reminder has come back as a record: the state to write."""
+        return state
 
     @abstractmethod
     def dump(self, state: S) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from streams.clock import NodeClock
 from streams.placement import Placements
+from streams.signals.samples import Samples
 from streams.signals.thresholds import Effective
 from topics.events import Event
 from topics.payloads import Gpu, Heartbeat, Placement, Xid
@@ -23,6 +25,9 @@ class Beat:
     time: int
     id: str = field(compare=False)
     ports: Mapping[str, str] = field(compare=False)
+    collectors: Mapping[str, str] = field(compare=False)
+    nvlinks: Mapping[str, str] = field(compare=False)
+    throttle: Mapping[str, Sequence[str]] = field(compare=False)
     drill: bool = field(compare=False, default=False)
 
 
@@ -42,6 +47,11 @@ class Context:
     cluster: str
     node: str
     thresholds: Effective
+    clock: NodeClock = field(default_factory=NodeClock)
+    now: int = 0
+    """Our time at the record being applied."""
+    resumed: int = 0
+    """Our time at which the node was first heard of here, or taken over."""
     known: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Per detector the entities that it keeps a state of."""
     placements: Placements = field(default_factory=Placements)
@@ -49,6 +59,11 @@ class Context:
     gpus: dict[str, Device] = field(default_factory=dict)
     ports_active: dict[str, int] = field(default_factory=dict)
     """When a port was first known to be ACTIVE. One that never was is not cabled, not broken."""
+    links_active: dict[str, int] = field(default_factory=dict)
+    """Per GPU a bit mask of the NVLinks that were ever active in sight."""
+    quiet_links: Mapping[str, str] | None = None
+    """The last heartbeat's links, when all of them were well."""
+    samples: Samples = field(default_factory=Samples)
     boot_id: str | None = None
     boot_time: int | None = None
     high_water: int = 0
@@ -80,10 +95,27 @@ class Context:
 
     def since_beat(self, time: int, port: str) -> int:
         """How long before `time` the port's level was last told; 0 when it never was."""
-        for beat in reversed(self.beats[: bisect_left(self.beats, Beat(time, "", {}))]):
+        for beat in reversed(self.beats[: bisect_left(self.beats, time, key=_time)]):
             if port in beat.ports:
                 return time - beat.time
         return 0
+
+    def link_active(self, name: str) -> None:
+        """An NVLink, `<gpu uuid>/<link>`, was active."""
+        gpu, _, link = name.rpartition("/")
+        known = self.links_active.get(gpu, 0)
+        if link.isdigit() and not known >> int(link) & 1:
+            self.links_active[gpu] = known | 1 << int(link)
+            self.changed = True
+
+    def link_was_active(self, name: str) -> bool:
+        gpu, _, link = name.rpartition("/")
+        return link.isdigit() and bool(self.links_active.get(gpu, 0) >> int(link) & 1)
+
+    def links_of(self, beat: Event[Heartbeat]) -> Mapping[str, str]:
+        """Its NVLink levels; the same object as last time when they are the same."""
+        last = self.beats[-1] if self.beats else None
+        return last.nvlinks if last is not None and last.time == beat.time else beat.data.state.nvlinks
 
     def learn(self, event: Event[Any]) -> None:
         """Take in what an event says about the node as such."""
@@ -92,6 +124,7 @@ class Context:
         if isinstance(data, Heartbeat):
             self._learn_beat(event, data)
         elif isinstance(data, Gpu):
+            self.samples.learn(event)
             self._learn_gpu(data.gpu_uuid, data.index, data.pci_bdf, data.model)
         elif isinstance(data, Xid):
             if data.gpu_uuid is not None:
@@ -110,12 +143,25 @@ class Context:
             if level == "ACTIVE" and self.ports_active.get(name, event.time + 1) > event.time:
                 self.changed |= name not in self.ports_active
                 self.ports_active[name] = event.time
-        if self.beats and self.beats[-1].ports == ports:
-            ports = self.beats[-1].ports
-        beat = Beat(event.time, event.id, ports, bool(event.drill))
+        collectors: Mapping[str, str] = {n: c.status for n, c in data.collectors.items()}
+        nvlinks: Mapping[str, str] = data.state.nvlinks
+        throttle: Mapping[str, Sequence[str]] = data.state.throttle
+        if self.beats:
+            last = self.beats[-1]
+            ports = last.ports if ports == last.ports else ports
+            collectors = last.collectors if collectors == last.collectors else collectors
+            nvlinks = last.nvlinks if nvlinks == last.nvlinks else nvlinks
+        if nvlinks is data.state.nvlinks:
+            for name, level in nvlinks.items():
+                if level == "active":
+                    self.link_active(name)
+        if self.beats:
+            last = self.beats[-1]
+            throttle = last.throttle if throttle == last.throttle else throttle
+        beat = Beat(event.time, event.id, ports, collectors, nvlinks, throttle, bool(event.drill))
         if not self.beats or event.time > self.beats[-1].time:
             self.beats.append(beat)
-            if len(self.beats) > KEPT_BEATS:
+            if len(self.beats) > KEPT_BEATS or self.beats[0].time < self.oldest:
                 del self.beats[0]
         elif not any(b.time == event.time for b in self.beats):
             insort(self.beats, beat)
@@ -132,15 +178,23 @@ class Context:
     def dump(self) -> Any:
         return {
             "hw": self.high_water,
+            "clock": self.clock.offset,
             "boot": [self.boot_id, self.boot_time],
             "ports": self.ports_active,
+            "links": self.links_active,
             "gpus": {u: [d.index, d.pci_bdf, d.model] for u, d in self.gpus.items()},
             "place": self.placements.dump(),
         }
 
     def restore(self, raw: Any) -> None:
         self.high_water = raw["hw"]
+        self.clock = NodeClock(raw["clock"])
         self.boot_id, self.boot_time = raw["boot"]
         self.ports_active = dict(raw["ports"])
+        self.links_active = dict(raw["links"])
         self.gpus = {u: Device(*d) for u, d in raw["gpus"].items()}
         self.placements = Placements.load(raw["place"])
+
+
+def _time(beat: Beat) -> int:
+    return beat.time

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any, Final
 
 from streams.signals.base import Detector
+from streams.signals.collector_degraded import CollectorDegraded
+from streams.signals.node_silent import NodeSilent
+from streams.signals.nvlink_down import NvlinkDown
 from streams.signals.ports import Ports
 from streams.signals.xid_critical import XidCritical
 
 DETECTORS: Final[tuple[Detector[Any, Any], ...]] = (
     Ports(),
     XidCritical(),
+    NvlinkDown(),
+    NodeSilent(),
+    CollectorDegraded(),
 )
 
 BY_NAME: Final = {d.name: d for d in DETECTORS}
