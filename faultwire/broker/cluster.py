@@ -67,7 +67,7 @@ class Cluster:
                 node.start()
             for node in self.nodes.values():
                 node.wait_ready(timeout_s)
-        except BrokerError:
+        except BaseException:  # Ctrl-C too: a node that nobody has written down could never be stopped
             self.kill()
             raise
         return self

@@ -17,6 +17,7 @@ import pytest
 from faultwire.broker import Cluster, ensure
 from faultwire.broker.cluster import free_ports
 from faultwire.broker.errors import BrokerError, BrokerStartError, NoBrokerError
+from faultwire.broker.jvm import JvmNode
 from tests.conftest import no_broker
 from tests.kafka import Kafka
 
@@ -92,6 +93,21 @@ def test_a_broker_that_ends_while_starting_says_why_and_names_its_log(tmp_path: 
         with pytest.raises(BrokerStartError, match=r"ended while starting: .*(Address|bind).*broker\.log"):
             broken.start(60)
     assert broken.nodes[1].pid is None
+
+
+def test_an_interrupted_start_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupted = cluster(tmp_path, tied=False)
+    pids: list[int | None] = []
+
+    def interrupt(node: JvmNode, timeout_s: float) -> None:
+        pids.append(node.pid)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(JvmNode, "wait_ready", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.start()
+    assert pids[0] is not None
+    assert not _is_there(pids[0])
 
 
 def test_a_taken_port_is_an_error_that_names_it(tmp_path: Path) -> None:
