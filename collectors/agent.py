@@ -153,6 +153,11 @@ class Agent:
         told["delivery"] = self.sink.status()
         return told
 
+    def turning(self) -> bool:
+        """The loops that matter turn."""
+        now = self.clock.monotonic()
+        return not any(r.health.hung(now) for r in self.readers if r.name in ESSENTIAL)
+
     def beat(self, clock_status: CollectorStatus | None = None) -> None:
         """One heartbeat: all levels, and how every collector is."""
         now = self.stamps.now()
@@ -250,8 +255,7 @@ class Agent:
         )
 
     def _tell_alive(self) -> None:
-        now = self.clock.monotonic()
-        if not any(r.health.hung(now) for r in self.readers if r.name in ESSENTIAL):
+        if self.turning():
             self.alive()
 
     def _statuses_now(self) -> dict[str, Any]:

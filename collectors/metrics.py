@@ -1,4 +1,8 @@
-"""`/metrics` and `/healthz` of the agent: read from its state when somebody asks, nothing in between."""
+"""The agent over HTTP: read from its state when somebody asks, nothing in between.
+
+`/metrics` for Prometheus; `/healthz` every collector's status (503 when one is not well); `/readyz` whether
+there is a broker; `/livez` whether the loops turn.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +93,7 @@ def _delivery(delivery: Delivery) -> Iterable[Metric]:
 
 
 async def serve(agent: Agent, host: str, port: int) -> asyncio.Server:
-    """Answer `GET /metrics` (Prometheus text) and `GET /healthz` (JSON; 503 when something is wrong)."""
+    """Listen until the server is closed."""
     registry = CollectorRegistry()
     registry.register(AgentMetrics(agent))
     ProcessCollector(registry=registry)
@@ -118,7 +122,13 @@ def _respond(agent: Agent, registry: CollectorRegistry, path: bytes) -> bytes:
         }
         well = all(status["status"] in {"ok", "absent"} for status in statuses.values())
         return _response(200 if well else 503, "application/json", orjson.dumps(statuses))
-    return _response(404, "text/plain", b"try /metrics or /healthz\n")
+    if path == b"/livez":
+        turning = agent.turning()
+        return _response(200 if turning else 503, "text/plain", b"turning\n" if turning else b"hung\n")
+    if path == b"/readyz":
+        ready = not isinstance(agent.sink, Delivery) or agent.sink.connected
+        return _response(200 if ready else 503, "text/plain", b"ready\n" if ready else b"no broker\n")
+    return _response(404, "text/plain", b"try /metrics, /healthz, /readyz or /livez\n")
 
 
 def _response(code: int, content_type: str, body: bytes) -> bytes:
