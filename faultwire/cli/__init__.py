@@ -6,13 +6,12 @@ that `faultwire --help` answers at once.
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from faultwire.cli import broker, collect, config, demo, doctor, job, replay, topics, worker
 from faultwire.cli.common import BAD_INPUT, Globals, remember
 
 app = typer.Typer(
@@ -39,10 +38,12 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _globals(
-    config: Annotated[
+    config_file: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Settings file; else FAULTWIRE_CONFIG, ./faultwire.toml, /etc/faultwire/."
+            "--config",
+            metavar="FILE",
+            help="Settings file; else FAULTWIRE_CONFIG, ./faultwire.toml, /etc/faultwire/.",
         ),
     ] = None,
     log_level: Annotated[
@@ -81,9 +82,8 @@ def _globals(
         flags["log.level"] = log_level
     if log_format is not None:
         flags["log.format"] = log_format
-    remember(Globals(config, flags))
+    remember(Globals(config_file, flags))
 
 
-for _name in ("demo", "replay", "broker", "topics", "collect", "worker", "doctor", "config"):
-    if find_spec(f"faultwire.cli.{_name}") is not None:
-        import_module(f"faultwire.cli.{_name}").register(app)
+for _module in (demo, replay, collect, doctor, job, worker, broker, topics, config):
+    _module.register(app)

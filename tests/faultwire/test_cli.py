@@ -15,7 +15,8 @@ from faultwire.cli import app
 from tests.kafka import Kafka
 from topics.catalog import TOPICS
 
-COMMANDS = ("broker", "config", "topics")
+GROUPS = ("broker", "config", "job", "topics")
+COMMANDS = ("demo", "replay", "evaluate", "collect", "import", "doctor", "streams", "correlator", *GROUPS)
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +51,13 @@ def test_help_names_every_command_and_where_to_begin() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str) -> None:
+    told = run(command, "--help")
+    assert told.exit_code == 0
+    assert len(told.output.splitlines()) > 5
+
+
+@pytest.mark.parametrize("command", GROUPS)
 def test_every_group_and_its_commands_have_help(command: str) -> None:
     told = run(command, "--help")
     assert told.exit_code == 0
