@@ -10,6 +10,11 @@ from correlator.attribution.symptom import Symptom
 from topics.derived import Culprit
 
 MAX_SUSPECTS: Final = 4
+_TRANSFERS_FAIL: Final = frozenset({"network_hca_port", "network_hca", "network_fabric"})
+_TRANSFER_ERRORS: Final = frozenset(
+    {"nccl.ib_completion_error", "nccl.async_fatal", "nccl.verbs_error", "nccl.failover_fatal",
+     "nccl.ofi_error", "nccl.qp_setup_error"}
+)  # fmt: skip
 
 
 def edges(case: Case) -> tuple[Symptom, ...]:
@@ -23,11 +28,18 @@ def edges(case: Case) -> tuple[Symptom, ...]:
 
 
 def explained_by(root: Symptom, effects: Iterable[Symptom]) -> tuple[Symptom, ...]:
-    """Those of the effects that a root accounts for: they name its node, or happen on it."""
+    """Those of the effects that a root accounts for: they name its node, or happen on it.
+
+    A port or NIC shows itself by failing transfers. Closed sockets alone are how a process ends, so they
+    count for it only together with such a failure.
+    """
     nodes = root.nodes or ({root.node} if root.node else set())
     if not nodes:  # a switch, a file system, the fabric, all ranks: whatever they touch
         return tuple(effects)
-    return tuple(e for e in effects if e.peer in nodes or e.node in nodes)
+    found = tuple(e for e in effects if e.peer in nodes or e.node in nodes)
+    if root.subdomain in _TRANSFERS_FAIL and not any(e.code in _TRANSFER_ERRORS for e in found):
+        return tuple(e for e in found if e.role != "blame")
+    return found
 
 
 def ends(case: Case) -> list[str]:

@@ -162,7 +162,17 @@ class AttemptView:
 
     def node_of_rank(self, rank: int) -> str | None:
         placed = self.ranks.get(rank)
-        return placed[0] if placed else None
+        return placed[0] if placed else self._spoken.get(rank)
+
+    @cached_property
+    def _spoken(self) -> dict[int, str]:
+        """rank -> node, as the ranks' own lines tell where the record does not."""
+        return {
+            found.rank: found.node
+            for group in self.groups("log")
+            for found in group.occurrences()
+            if found.rank is not None and found.node is not None
+        }
 
     @cached_property
     def world_size(self) -> int:

@@ -21,17 +21,17 @@ class Queue:
     def __init__(self) -> None:
         self.ranks = 0
         """Bit r: rank r spoke."""
-        self.behind: dict[int, tuple[int, int, str]] = {}
-        """rank -> (enqueued, time, id), the smallest ones"""
+        self.behind: dict[int, tuple[int, int, str, str]] = {}
+        """rank -> (enqueued, time, id, node), the smallest ones"""
         self.ahead: dict[int, int] = {}
         """rank -> enqueued, the greatest ones"""
 
-    def add(self, rank: int, enqueued: int, time: int, id_: str) -> bool:
+    def add(self, rank: int, enqueued: int, time: int, id_: str, node: str) -> bool:
         if not 0 <= rank < MAX_RANK:
             return False
         changed = not self.ranks >> rank & 1
         self.ranks |= 1 << rank
-        item = (enqueued, time, id_)
+        item = (enqueued, time, id_, node)
         known = self.behind.get(rank)
         if known is None or item < known:
             self.behind[rank] = item
@@ -68,6 +68,6 @@ class Queue:
     def from_wire(cls, raw: list[Any]) -> Queue:
         queue = cls()
         queue.ranks = int(raw[0], 16)
-        queue.behind = {rank: (enqueued, time, id_) for rank, enqueued, time, id_ in raw[1]}
+        queue.behind = {rank: (enqueued, time, id_, node) for rank, enqueued, time, id_, node in raw[1]}
         queue.ahead = dict(map(tuple, raw[2]))
         return queue

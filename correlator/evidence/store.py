@@ -138,7 +138,7 @@ class EvidenceStore:
                 queue = self.queues[group] = Queue()
                 if len(self.queues) > MAX_QUEUES:
                     del self.queues[max(self.queues)]
-            return queue.add(data.rank, enqueued, event.time, event.id)
+            return queue.add(data.rank, enqueued, event.time, event.id, node_of(event) or "")
         return False
 
     def to_wire(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ def missing_rank(case: Case) -> Sequence[Symptom]:
     which most ranks are behind.
     """
     named = _behind(case)
+    nodes = {r: item[3] for q in case.view.store.queues.values() for r, item in q.behind.items()}
     for s in case.active:
         details = s.attrs.get("details") or {}
         if s.code in ("pytorch.desync", "pytorch.monitored_barrier") and details.get("ranks"):
@@ -44,7 +45,7 @@ def missing_rank(case: Case) -> Sequence[Symptom]:
                 time=min(time, onset) if onset is not None else time,
                 tier=5,
                 role="root",
-                node=case.view.node_of_rank(rank),
+                node=case.view.node_of_rank(rank) or nodes.get(rank) or None,
                 entity=f"rank/{rank}",
                 evidence=evidence,
                 domain="workload",

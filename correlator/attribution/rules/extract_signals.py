@@ -38,6 +38,7 @@ def extract_signals(case: Case) -> list[Symptom]:
                     domain=role.domain,
                     subdomain=role.subdomain,
                     strength=strength,
+                    latest=_latest(span),
                     until=span.last_time if span.cleared else None,
                     lasting=role.lasting,
                     order=role.order,
@@ -108,6 +109,12 @@ def extract_outages(case: Case) -> list[Symptom]:
                 )
             )
     return [*case.symptoms, *found]
+
+
+def _latest(span: Span) -> int | None:
+    """A silence began up to one interval after the last heartbeat."""
+    interval = span.detail.get("interval_s")
+    return span.since + from_seconds(float(interval)) if isinstance(interval, int | float) else None
 
 
 def retracted(span: Span) -> bool:

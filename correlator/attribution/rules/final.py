@@ -6,13 +6,12 @@ import itertools
 from collections.abc import Sequence
 from typing import Final
 
-from correlator.attribution.blame import edges, ends
+from correlator.attribution.blame import edges, ends, explained_by
 from correlator.attribution.case import Case
 from correlator.attribution.outcome import Verdict, insufficient
 from correlator.attribution.registry import outcome_rule, rule
 from correlator.attribution.symptom import Symptom
 from topics.derived import Culprit
-from topics.time import NS_PER_S
 
 EITHER: Final = frozenset({"cuda.launch_failure", "cuda.illegal_instruction", "cuda.invalid_pc",
                            "cuda.hardware_stack", "cuda.launch_timeout"})  # fmt: skip
@@ -137,17 +136,20 @@ def coverage_gap(case: Case, verdict: Verdict) -> Verdict:
             s.attrs.get("by_absence") or (s.subdomain == "gpu_code_fault" and "xid" not in s.attrs)
         ):
             return insufficient(case, verdict, (Culprit(node=s.node, entity="node"),))
-    blamed = ends(case)
-    culprits = {c.node for c in verdict.culprits}
-    first = case.first_effect
-    if blamed and first is not None and culprits - {None} and not culprits & set(blamed):
-        sure = all(s.strength == "lethal" and s.tier <= 4 for s in verdict.cause)
-        unseen = [n for n in blamed if case.view.blind(n, at, KERNEL)]
-        early = [
-            e
+    culprits = {s.node for s in verdict.cause} | {n for s in verdict.cause for n in s.nodes}
+    if not culprits - {None}:
+        return verdict
+    own = [e.time for s in verdict.cause for e in explained_by(s, case.seen)]
+    first_own = min(own, default=None)
+    unseen = [n for n in ends(case) if n not in culprits and case.view.blind(n, at, KERNEL)]
+    early = sorted(
+        {
+            e.peer
             for e in edges(case)
-            if e.peer in unseen and e.time < min(s.time for s in verdict.cause) - NS_PER_S
-        ]
-        if unseen and (not sure or early):
-            return insufficient(case, verdict, tuple(Culprit(node=n, entity="node") for n in unseen))
+            if e.peer in unseen
+            and (first_own is None or e.time <= first_own + 2 * case.view.eps(e.node, e.peer))
+        }
+    )
+    if early:
+        return insufficient(case, verdict, tuple(Culprit(node=n, entity="node") for n in early))
     return verdict

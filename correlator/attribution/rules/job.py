@@ -191,6 +191,11 @@ def _goes_before(a: Symptom, b: Symptom, effects: tuple[Symptom, ...], case: Cas
     surer = a.strength == "lethal" and b.strength == "likely" and a.code != b.code
     if surer and set(of_b) <= set(of_a) and (a.begins <= b.begins + window or not of_b):
         return f"{a.code} is certain and explains as much"
+    first = case.first_effect
+    if of_a and not of_b and first is not None and effects:
+        shown = b.kills + from_seconds(case.view.settings.after_effect_s) < first
+        if shown and min(e.time for e in of_a) <= min(e.time for e in effects) + window:
+            return f"no effect of it is seen, while {a.code} explains the first ones"
     if a.begun + window < b.begins:
         first_a = min((e.time for e in of_a), default=None)
         first_b = min((e.time for e in of_b), default=None)

@@ -15,6 +15,8 @@ SAME_CLOCK_NS: Final = NS_PER_S
 """Slack between a node's kernel log and its ranks' logs: one clock, two buffers."""
 _OWN_CAUSE: Final = frozenset({"code_exception", "gpu_oom", "numerical", "collective_desync"})
 """Errors of a program that no device brings about: only what comes after a root can follow from it."""
+_NETWORK: Final = frozenset({"network_hca", "network_hca_port", "network_fabric"})
+"""What they do to a program has names of its own; another exception is another fault."""
 _IO: Final = ("OSError", "IOError", "FileNotFoundError", "TimeoutError", "StaleFileHandle", "PermissionError")
 
 
@@ -62,6 +64,8 @@ def _follows(head: Symptom, other: Symptom, case: Case) -> bool:
         return _same_fault(head, other)
     if other.role == "root" and other.subdomain in _OWN_CAUSE:
         if other.time < head.begins - SAME_CLOCK_NS:
+            return False
+        if head.subdomain in _NETWORK:
             return False
         if head.strength == "lethal":
             return True
