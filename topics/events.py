@@ -124,7 +124,7 @@ def split_batches(events: Iterable[Event[Any]]) -> Iterator[bytes]:
     size = 2
     for event in events:
         part = encode(event)
-        if parts and (len(parts) >= MAX_BATCH_EVENTS or size + len(part) + 1 > MAX_BATCH_BYTES):
+        if parts and (len(parts) >= MAX_BATCH_EVENTS or size + len(part) > MAX_BATCH_BYTES):
             yield b"[" + b",".join(parts) + b"]"
             parts, size = [], 2
         parts.append(part)
