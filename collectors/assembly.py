@@ -81,7 +81,7 @@ def delivery(settings: CollectSettings, connect: Callable[[], Awaitable[Link]], 
     return Delivery(
         connect,
         Backlog(spool, settings.memory_max_bytes),
-        Positions(settings.state_dir / "positions.json", clock),
+        Positions(settings.state_dir / "positions", clock),
         clock,
         settings.spool_after_s,
     )

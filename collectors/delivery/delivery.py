@@ -123,7 +123,7 @@ class Delivery:
         """After `run` was cancelled: put on disk what is left, and remember the positions."""
         self._backlog.rewind()
         self._backlog.close()
-        self._positions.flush(force=True)
+        self._positions.close()
 
     def status(self) -> CollectorStatus:
         reasons = []

@@ -136,9 +136,11 @@ class Spool:
 
     def save(self) -> None:
         """Remember how far the broker has acknowledged (after a crash the rest is sent again)."""
-        temporary = self._directory / "acknowledged.new"
-        temporary.write_bytes(str(self._acked).encode())
-        temporary.replace(self._directory / "acknowledged")
+        fd = os.open(self._directory / "acknowledged", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            os.pwrite(fd, b"%020d\n" % self._acked, 0)  # in place: it never changes its length
+        finally:
+            os.close(fd)
 
     def positions(self) -> dict[str, Position]:
         """Newest position of each source among the stored records: those are in good hands already."""

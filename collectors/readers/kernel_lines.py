@@ -119,14 +119,19 @@ class KernelLines:
     def _from_userspace(self, record: KernelRecord, estimated: bool) -> list[Event[Any]]:
         # In drill mode the text counts as the kernel's; `drill` says that nothing may act on it. What the log
         # held before the drill began is no part of it.
-        accepted = self._accept_userspace and not estimated
-        taken = record._replace(written_by="kernel") if accepted else record
-        events = [event for event in self.userspace.feed(taken) if event.kind != "ib_port"]
+        if self._accept_userspace and not estimated:
+            return self._marked(_no_ports(self.userspace.feed(record._replace(written_by="kernel"))))
+        events = _no_ports(self.userspace.feed(record))
         if estimated:
             events = [event.model_copy(update={"timequality": "backfill"}) for event in events]
-        return self._marked(events)
+        return events
 
     def _marked(self, events: list[Event[Any]]) -> list[Event[Any]]:
         if not self._accept_userspace:
             return events
         return [event.model_copy(update={"drill": True}) for event in events]
+
+
+def _no_ports(events: list[Event[Any]]) -> list[Event[Any]]:
+    """A port's state is what its own sources say, never what somebody wrote into the log."""
+    return [event for event in events if event.kind != "ib_port"]

@@ -73,7 +73,9 @@ class KmsgReader:
         self._lost_at: int | None = None
         self._sent_position = -1
         self._failure: OSError | None = None
-        self._done: asyncio.Event = asyncio.Event()
+        self._woken = asyncio.Event()
+        self._soon = False
+        """The loop's next turn is near."""
 
     async def run(self, emit: Emit) -> None:
         device = self._start()
@@ -84,10 +86,11 @@ class KmsgReader:
             while True:
                 self.health.last_turn = self._clock.monotonic()
                 self._turn(emit)
-                self._done.clear()
+                self._woken.clear()
+                self._soon = self._lines.waiting
                 try:
-                    async with asyncio.timeout(WAITING_TURN_S if self._lines.waiting else TURN_S):
-                        await self._done.wait()
+                    async with asyncio.timeout(WAITING_TURN_S if self._soon else TURN_S):
+                        await self._woken.wait()
                 except TimeoutError:
                     continue
                 if self._failure is not None:
@@ -125,8 +128,8 @@ class KmsgReader:
 
     def _readable(self, device: Device, emit: Emit) -> None:
         self._read(device, emit)
-        if self._failure is not None or self._lines.waiting:
-            self._done.set()
+        if self._failure is not None or (not self._soon and self._lines.waiting):
+            self._woken.set()
 
     def _read(self, device: Device, emit: Emit) -> bool:
         """One burst; False when there is nothing more to read for now."""

@@ -110,7 +110,7 @@ def delivery(
     return Delivery(
         broker.connect,
         backlog(folder / "spool", spool_bytes=spool_bytes, memory=memory),
-        Positions(folder / "positions.json", clock),
+        Positions(folder / "positions", clock),
         clock,
         spool_after_s,
     )

@@ -66,7 +66,7 @@ async def test_no_position_is_committed_before_the_broker_acknowledged(tmp_path:
         under_test.put([record(1, source="kmsg")])
         under_test.advance("kmsg", {"seq": 5})
         await until(lambda: broker.waiting)
-        assert not (tmp_path / "positions.json").exists()
+        assert not (tmp_path / "positions").exists()
         assert under_test.resume_position("kmsg") is None
         broker.acknowledge()
         await under_test.flush(5)
@@ -76,7 +76,7 @@ async def test_no_position_is_committed_before_the_broker_acknowledged(tmp_path:
 async def test_a_quiet_source_commits_at_once_when_nothing_of_it_is_on_its_way(tmp_path: Path) -> None:
     async with running(delivery(FakeBroker(), tmp_path)) as under_test:
         under_test.advance("kmsg", {"seq": 9})
-        await until((tmp_path / "positions.json").exists)
+        await until((tmp_path / "positions").exists)
         assert under_test.resume_position("kmsg") == {"seq": 9}
 
 

@@ -143,11 +143,14 @@ async def test_user_space_is_marked_and_can_not_finish_what_the_kernel_began() -
 
 async def test_in_drill_mode_user_space_counts_as_the_kernel_and_everything_is_a_drill() -> None:
     ring, clock = FakeRing(), FakeClock()
-    ring.write(xid_line(), facility=1)
-    ring.write(xid_line(bus="aa"), facility=0)
+    ring.write(xid_line(bus="11"), facility=1)
     async with running(kmsg_reader(ring, clock, accept_userspace=True)) as emit:
-        await until(lambda: len(emit.events) == 2)
-    drill, real = emit.events
+        await until(lambda: len(emit.events) == 1)
+        ring.write(xid_line(), facility=1)
+        ring.write(xid_line(bus="aa"), facility=0)
+        await until(lambda: len(emit.events) == 3)
+    before, drill, real = emit.events
+    assert (before.data.written_by, before.drill) == ("userspace", None), "it is no part of the drill"
     assert (drill.data.written_by, drill.drill) == ("kernel", True)
     assert (real.data.written_by, real.drill) == ("kernel", None)
 
