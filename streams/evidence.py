@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from streams.engine.api import Output
-from streams.placement import Use
+from streams.placement import Use, attempt_at
 from streams.signals.context import Context
 from topics.derived import Signal
 from topics.events import Event, decode, encode
@@ -172,13 +172,6 @@ def within(use: Use, time: int, ctx: Context) -> bool:
     )
 
 
-def attempt_at(uses: Iterable[Use], job_id: str, time: int) -> int | None:
-    """The latest attempt of the job that had begun by then, else its first."""
-    own = sorted((u.since, u.attempt) for u in uses if u.job_id == job_id)
-    begun = [attempt for since, attempt in own if since <= time]
-    return begun[-1] if begun else (own[0][1] if own else None)
-
-
 def concerns(use: Use, event: Event[Any], ctx: Context) -> bool:
     """The attempt uses the device that the event is about, or nobody can tell which devices it uses."""
     what, _, name = event.subject.partition("/")
@@ -190,23 +183,8 @@ def concerns(use: Use, event: Event[Any], ctx: Context) -> bool:
     if what == "port":
         return use.uses_port(name.split("/")[0])
     if what in {"gpu", "nvlink"}:
-        return _uses_gpu(use, name.split("/")[0] if what == "nvlink" else name, ctx)
+        return ctx.uses_gpu(use, name.split("/")[0] if what == "nvlink" else name)
     if what == "pci":
         owner = next((uuid for uuid, d in ctx.gpus.items() if d.pci_bdf == name), None)
-        return owner is None or _uses_gpu(use, owner, ctx)
+        return owner is None or ctx.uses_gpu(use, owner)
     return True
-
-
-def _uses_gpu(use: Use, name: str, ctx: Context) -> bool:
-    if use.gpus is None:
-        return True
-    names: set[str] = {name}
-    device = ctx.gpus.get(name)
-    if device is not None and device.index is not None:
-        names.add(str(device.index))
-    names |= {uuid for uuid, d in ctx.gpus.items() if d.index is not None and str(d.index) == name}
-    used = {str(g) for g in use.gpus}
-    if names & used:
-        return True
-    both_named_alike = name.isdigit() == all(g.isdigit() for g in used)
-    return not both_named_alike and len(names) == 1  # an index against UUIDs, with nothing to join them

@@ -19,6 +19,7 @@ from streams.evidence import Evidence, is_finding, rekeyed, within
 from streams.placement import Placements, Use
 from streams.signals.base import Fact, Reminder
 from streams.signals.context import Context
+from streams.signals.registry import ByKind
 from streams.signals.thresholds import Effective
 from streams.slots import Slot, Slots
 from streams.telling import signal_event
@@ -32,9 +33,11 @@ STATE_VERSION = 1
 class Node:
     """One node. Not thread-safe; driven by `NodeProcessor`."""
 
-    def __init__(self, name: str, cluster: str, thresholds: Effective, deadlines: Deadlines[Slot]) -> None:
+    def __init__(
+        self, name: str, cluster: str, thresholds: Effective, by_kind: ByKind, deadlines: Deadlines[Slot]
+    ) -> None:
         self.ctx = Context(cluster, name, thresholds)
-        self.slots = Slots(self.ctx, deadlines)
+        self.slots = Slots(self.ctx, by_kind, deadlines)
         self.evidence = Evidence()
         self.coverage = Coverage()
         self.provenance: str | None = None

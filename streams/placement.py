@@ -6,7 +6,7 @@ that a later list no longer names has ended by then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -158,3 +158,10 @@ def _merged(a: tuple[int, Use], b: tuple[int, Use]) -> tuple[int, Use]:
         ports=old.ports if new.ports is None else new.ports,
         nccl=old.nccl if new.nccl is None else new.nccl,
     )
+
+
+def attempt_at(uses: Iterable[Use], job_id: str, time: int) -> int | None:
+    """The latest attempt of the job that had begun by then, else its first."""
+    own = sorted((u.since, u.attempt) for u in uses if u.job_id == job_id)
+    begun = [attempt for since, attempt in own if since <= time]
+    return begun[-1] if begun else (own[0][1] if own else None)

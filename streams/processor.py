@@ -14,6 +14,7 @@ from streams.deadlines import Deadlines
 from streams.engine.api import NOTHING, Effects, Output, SourceRef
 from streams.node import STATE_VERSION, Node
 from streams.progress import Progress
+from streams.signals.registry import ByKind, active
 from streams.signals.settings import SignalSettings
 from streams.signals.thresholds import Effective
 from streams.slots import Slot
@@ -39,7 +40,7 @@ class NodeProcessor:
     def __init__(self, settings: SignalSettings | None = None) -> None:
         self.settings = settings or SignalSettings()
         self._nodes: dict[str, Node] = {}
-        self._thresholds: dict[str, Effective] = {}
+        self._thresholds: dict[str, tuple[Effective, ByKind]] = {}
         self._deadlines: Deadlines[Slot] = Deadlines()
         self._progress = Progress()
 
@@ -90,10 +91,11 @@ class NodeProcessor:
         return len(self._nodes)
 
     def _node(self, key: str, cluster: str) -> Node:
-        thresholds = self._thresholds.get(cluster)
-        if thresholds is None:
-            thresholds = self._thresholds[cluster] = Effective(cluster, self.settings.overrides)
-        return Node(key, cluster, thresholds, self._deadlines)
+        known = self._thresholds.get(cluster)
+        if known is None:
+            thresholds = Effective(cluster, self.settings.overrides)
+            known = self._thresholds[cluster] = (thresholds, active(thresholds))
+        return Node(key, cluster, *known, self._deadlines)
 
     def _come(self, node: Node, now: int) -> int:
         """The time that has come for a node: `now`, unless records of it may still be unread."""

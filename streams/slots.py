@@ -12,7 +12,7 @@ from streams.placement import Placements
 from streams.signals.base import Detector, Fact, Reminder
 from streams.signals.context import Context
 from streams.signals.corrections import Corrections
-from streams.signals.registry import BY_KIND, BY_NAME, DETECTORS
+from streams.signals.registry import BY_NAME, DETECTORS, ByKind
 from topics.events import Event
 from topics.time import NS_PER_S
 
@@ -62,8 +62,9 @@ class Slot:
 class Slots:
     """All slots of one node. `ctx.changed` is raised when something must survive a restart."""
 
-    def __init__(self, ctx: Context, deadlines: Deadlines[Slot]) -> None:
+    def __init__(self, ctx: Context, by_kind: ByKind, deadlines: Deadlines[Slot]) -> None:
         self.ctx = ctx
+        self._by_kind = by_kind
         self.by_detector: dict[str, dict[str, Slot]] = {d.name: {} for d in DETECTORS}
         ctx.known = self.by_detector
         self._deadlines = deadlines
@@ -76,9 +77,12 @@ class Slots:
         ctx = self.ctx
         seen: dict[tuple[Detector[Any, Any], str], list[Any]] = {}
         for event in events:
-            for detector in BY_KIND.get(event.data.kind, ()):
+            for detector in self._by_kind.get(event.data.kind, ()):
                 for entity, obs in detector.read(event, ctx):
                     seen.setdefault((detector, entity), []).append(obs)
+        if ctx.counters.changed:
+            ctx.counters.changed = False
+            ctx.changed = True
         newest = max(event.time for event in events)
         seen_at = max(event.recordedtime or event.time for event in events)
         stale = ctx.clock.is_stale(seen_at, now)

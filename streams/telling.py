@@ -33,7 +33,8 @@ def signal_event(
     revision = fact.revision if revision is None else revision
     return make(
         Signal(
-            signal=fact.signal, entity=fact.entity, state=fact.state, severity=fact.severity,
+            signal=fact.signal, entity=fact.entity, state=fact.state,
+            severity=ctx.thresholds.severity_override(fact.signal) or fact.severity,
             since=fact.since, value=fact.value, unit=fact.unit, threshold=fact.threshold,
             window_s=fact.window_s, revision=revision, level=fact.level,
             evidence=list(fact.evidence), detail=detail,

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from streams.clock import NodeClock
-from streams.placement import Placements
+from streams.placement import Placements, Use
+from streams.signals.counters import Counters
+from streams.signals.history import History
 from streams.signals.samples import Samples
+from streams.signals.sequences import Sequences
 from streams.signals.thresholds import Effective
 from topics.events import Event
 from topics.payloads import Gpu, Heartbeat, Placement, Xid
@@ -63,6 +66,14 @@ class Context:
     """Per GPU a bit mask of the NVLinks that were ever active in sight."""
     quiet_links: Mapping[str, str] | None = None
     """The last heartbeat's links, when all of them were well."""
+    throttle_read: dict[str, int] = field(default_factory=dict)
+    """Per GPU when its throttle counters were read last."""
+    gpu_now: dict[str, tuple[int, Gpu]] = field(default_factory=dict)
+    """The last full sample of each GPU, with its time."""
+    gradients: dict[str, History] = field(default_factory=dict)
+    """Per GPU how its memory's temperature used to stand against its core's."""
+    sequences: Sequences = field(default_factory=Sequences)
+    counters: Counters = field(default_factory=Counters)
     samples: Samples = field(default_factory=Samples)
     boot_id: str | None = None
     boot_time: int | None = None
@@ -117,6 +128,37 @@ class Context:
         last = self.beats[-1] if self.beats else None
         return last.nvlinks if last is not None and last.time == beat.time else beat.data.state.nvlinks
 
+    def peers(self, data: Gpu) -> list[Gpu]:
+        """The node's other GPUs of the same model, as last sampled at about the same time."""
+        own = self.gpu_now.get(data.gpu_uuid)
+        oldest = (own[0] if own else self.high_water) - self.ns("general", "peer_sample_age")
+        return [
+            p
+            for uuid, (time, p) in self.gpu_now.items()
+            if uuid != data.gpu_uuid and p.model == data.model and time >= oldest
+        ]
+
+    def job_on(self, subject: str, time: int) -> str | None:
+        """The job that used this GPU then; None if none did, or it can't be told."""
+        jobs = {u.job_id for u in self.placements.uses if u.running_at(time) and self.uses_gpu(u, subject)}
+        return min(jobs, default=None) if len(jobs) == 1 else None
+
+    def uses_gpu(self, use: Use, subject: str) -> bool:
+        """The attempt uses the GPU `gpu/<uuid or index>`, or nobody can tell which ones it uses."""
+        if use.gpus is None:
+            return True
+        name = subject.removeprefix("gpu/")
+        names = {name}
+        device = self.gpus.get(name)
+        if device is not None and device.index is not None:
+            names.add(str(device.index))
+        names |= {uuid for uuid, d in self.gpus.items() if d.index is not None and str(d.index) == name}
+        used = {str(g) for g in use.gpus}
+        if names & used:
+            return True
+        named_alike = name.isdigit() == all(g.isdigit() for g in used)
+        return not named_alike and len(names) == 1  # an index against UUIDs, and nothing joins them
+
     def learn(self, event: Event[Any]) -> None:
         """Take in what an event says about the node as such."""
         self.high_water = max(self.high_water, event.time)
@@ -125,6 +167,9 @@ class Context:
             self._learn_beat(event, data)
         elif isinstance(data, Gpu):
             self.samples.learn(event)
+            known = self.gpu_now.get(data.gpu_uuid)
+            if known is None or event.time >= known[0]:
+                self.gpu_now[data.gpu_uuid] = (event.time, data)
             self._learn_gpu(data.gpu_uuid, data.index, data.pci_bdf, data.model)
         elif isinstance(data, Xid):
             if data.gpu_uuid is not None:
@@ -182,6 +227,8 @@ class Context:
             "boot": [self.boot_id, self.boot_time],
             "ports": self.ports_active,
             "links": self.links_active,
+            "counters": self.counters.dump(),
+            "gradients": {u: [[k, n] for k, n in sorted(h.bins.items())] for u, h in self.gradients.items()},
             "gpus": {u: [d.index, d.pci_bdf, d.model] for u, d in self.gpus.items()},
             "place": self.placements.dump(),
         }
@@ -192,6 +239,8 @@ class Context:
         self.boot_id, self.boot_time = raw["boot"]
         self.ports_active = dict(raw["ports"])
         self.links_active = dict(raw["links"])
+        self.counters = Counters.load(raw["counters"])
+        self.gradients = {u: History(dict(bins)) for u, bins in raw["gradients"].items()}
         self.gpus = {u: Device(*d) for u, d in raw["gpus"].items()}
         self.placements = Placements.load(raw["place"])
 

@@ -136,7 +136,7 @@ class SampleDetector(LineDetector):
             return
         entity = f"gpu/{data.gpu_uuid}"
         if judged.bad:
-            ctx.samples.bad(event, entity, self.signal)
+            ctx.samples.bad(entity, self.signal)
         elif entity not in ctx.known[self.name]:
             return
         yield entity, Obs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from topics.events import Event
 from topics.payloads import Gpu
@@ -21,36 +21,36 @@ class Sample(NamedTuple):
 
 
 class Samples:
-    """The last samples of a node in time order. Equal parts are shared: most samples find all well."""
+    """The last samples of a node in time order, one a record. Equal parts are shared: most find all well."""
 
-    __slots__ = ("_bad", "_open", "kept")
+    __slots__ = ("_bad", "_entities", "_id", "_time", "kept")
 
     def __init__(self) -> None:
         self.kept: list[Sample] = []
-        self._open: dict[int, tuple[str, set[str]]] = {}
-        self._bad: dict[int, set[tuple[str, str]]] = {}
+        self._time = 0
+        self._id = ""
+        self._entities: set[str] = set()
+        self._bad: set[tuple[str, str]] = set()
 
     def learn(self, event: Event[Gpu]) -> None:
-        self._open.setdefault(event.time, (event.id, set()))[1].add(f"gpu/{event.data.gpu_uuid}")
+        self._entities.add(f"gpu/{event.data.gpu_uuid}")
+        if event.time >= self._time:
+            self._time, self._id = event.time, event.id
 
-    def bad(self, event: Event[Any], entity: str, signal: str) -> None:
-        self._bad.setdefault(event.time, set()).add((entity, signal))
+    def bad(self, entity: str, signal: str) -> None:
+        self._bad.add((entity, signal))
 
     def seal(self) -> None:
         """All events of a record have been judged."""
-        if not self._open:
+        if not self._entities:
             return
-        for time, (first_id, entities) in self._open.items():
-            id_ = first_id
-            bad = frozenset(self._bad.get(time, ())) or NONE
-            named = frozenset(entities)
-            known = next((i for i, s in enumerate(self.kept) if s.time == time), None)
-            if known is not None:
-                old = self.kept.pop(known)
-                named, bad, id_ = named | old.entities, bad | old.bad, old.id
+        if all(s.time != self._time for s in self.kept):
+            named = frozenset(self._entities)
             if self.kept and self.kept[-1].entities == named:
                 named = self.kept[-1].entities
-            insort(self.kept, Sample(time, id_, named, bad), key=lambda s: s.time)
-        del self.kept[:-KEPT]
-        self._open.clear()
+            sample = Sample(self._time, self._id, named, frozenset(self._bad) if self._bad else NONE)
+            insort(self.kept, sample, key=lambda s: s.time)
+            del self.kept[:-KEPT]
+        self._time, self._id = 0, ""
+        self._entities.clear()
         self._bad.clear()

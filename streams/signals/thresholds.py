@@ -64,12 +64,15 @@ class Effective:
         self._overrides = [o for o in overrides if o.cluster in {None, cluster}]
         for override in self._overrides:
             spec = self.spec(override.signal)
+            if override.gpu_model is not None and (override.mode or override.severity):
+                raise ThresholdError(f"{override.signal}: mode and severity can't differ by GPU model")
             for name in override.values:
                 if name not in spec.thresholds:
                     raise ThresholdError(f"{override.signal} has no threshold {name!r}")
         self._values: dict[tuple[str, str, str | None], float] = {}
         self._ns: dict[tuple[str, str, str | None], int] = {}
         self._modes: dict[str, Mode] = {}
+        self._severities: dict[str, Severity | None] = {}
 
     def spec(self, signal: str) -> SignalSpec:
         try:
@@ -82,16 +85,22 @@ class Effective:
         if found is None:
             found = self.spec(signal).mode
             for override in self._overrides:
-                if override.signal == signal and override.gpu_model is None and override.mode:
+                if override.signal == signal and override.mode:
                     found = override.mode
             self._modes[signal] = found
         return found
 
     def severity(self, signal: str) -> Severity:
-        found = self.spec(signal).severity
-        for override in self._overrides:
-            if override.signal == signal and override.gpu_model is None and override.severity:
-                found = override.severity
+        """The severity that the signal opens with."""
+        return self.severity_override(signal) or self.spec(signal).severity
+
+    def severity_override(self, signal: str) -> Severity | None:
+        found = self._severities.get(signal)
+        if found is None and signal not in self._severities:
+            for override in self._overrides:
+                if override.signal == signal and override.severity:
+                    found = override.severity
+            self._severities[signal] = found
         return found
 
     def value(self, signal: str, name: str, model: str | None = None) -> float:

@@ -1,0 +1,35 @@
+"""The distribution of a value over a long time, in little space."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class History:
+    """Counts per whole unit; old samples fade."""
+
+    __slots__ = ("bins", "count")
+    MOST: ClassVar[int] = 4000
+
+    def __init__(self, bins: dict[int, int] | None = None) -> None:
+        self.bins = bins or {}
+        self.count = sum(self.bins.values())
+
+    def add(self, value: float) -> None:
+        key = round(value)
+        self.bins[key] = self.bins.get(key, 0) + 1
+        self.count += 1
+        if self.count > self.MOST:
+            self.bins = {k: n // 2 for k, n in self.bins.items() if n > 1}
+            self.count = sum(self.bins.values())
+
+    def median(self, least: int) -> int | None:
+        """None with fewer than `least` samples."""
+        if self.count < max(least, 1):
+            return None
+        seen = 0
+        for key in sorted(self.bins):
+            seen += self.bins[key]
+            if 2 * seen >= self.count:
+                return key
+        return None

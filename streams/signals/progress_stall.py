@@ -1,0 +1,151 @@
+"""`progress_stall`: a job that made steps makes none for many times its own median step time.
+
+Told per attempt and node, from the lines that the job prints there. Ends with the next step, or with the
+attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any, ClassVar, Final, NamedTuple
+
+from streams.placement import attempt_at
+from streams.signals.base import Change, Detector, Fact
+from streams.signals.context import Context
+from topics.events import Event
+from topics.time import NS_PER_S, seconds
+
+SIGNAL: Final = "progress_stall"
+STEP: Final = "training.step"
+KEPT: Final = 33
+MIN_STEPS: Final = 6
+SAVED_EVERY_NS: Final = 30 * NS_PER_S
+
+
+class Step(NamedTuple):
+    time: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StallState:
+    steps: tuple[Step, ...] = ()
+    saved: int = 0
+    unsure: bool = False
+    """Taken over: there may have been steps that were not written."""
+
+
+class ProgressStall(Detector[StallState, Step]):
+    """The entity is `job/<id>/<attempt>`."""
+
+    name: ClassVar[str] = "progress_stall"
+    signals: ClassVar[tuple[str, ...]] = (SIGNAL,)
+    kinds: ClassVar[tuple[str, ...]] = ("log",)
+    uses_placement: ClassVar[bool] = True
+
+    def read(self, event: Event[Any], ctx: Context) -> Iterable[tuple[str, Step]]:
+        data = event.data
+        if data.code != STEP:
+            return
+        attempt = data.attempt
+        if attempt is None:
+            attempt = attempt_at(ctx.placements.uses, data.job_id, event.time)
+        if attempt is not None:
+            yield f"job/{data.job_id}/{attempt}", Step(event.time, event.id)
+
+    def initial(self, entity: str) -> StallState:
+        return StallState()
+
+    def observe(
+        self, entity: str, state: StallState, observations: Sequence[Step], ctx: Context
+    ) -> Change[StallState]:
+        times = {s.time for s in state.steps}
+        new = [o for o in observations if o.time not in times]
+        if not new:
+            return Change(state, None)
+        if state.unsure and ctx.now - ctx.resumed < self._patience(state.steps, ctx):
+            steps = [*state.steps[:-1], *new]  # the last one known need not have been the last one
+        else:
+            steps = [*state.steps, *new]
+        kept = tuple(sorted(steps)[-KEPT:])
+        keep = kept[-1].time - state.saved >= SAVED_EVERY_NS
+        saved = kept[-1].time if keep else state.saved
+        return Change(StallState(kept, saved), min(o.time for o in new), keep)
+
+    def _patience(self, before: Sequence[Step], ctx: Context) -> int:
+        """How long after these steps the next one may take, in ns."""
+        gaps = [b.time - a.time for a, b in pairwise(before)]
+        many = ctx.value(SIGNAL, "medians") * median(gaps) if gaps else 0.0
+        return max(int(many) // 1000 * 1000, ctx.ns(SIGNAL, "at_least"))
+
+    def facts(self, entity: str, state: StallState, start: int, end: int, ctx: Context) -> list[Fact]:
+        out: list[Fact] = []
+        ended = self._ended(entity, ctx)
+        for i in range(MIN_STEPS - 1, len(state.steps)):
+            last = state.steps[i]
+            after = state.steps[i + 1] if i + 1 < len(state.steps) else None
+            patience = self._patience(state.steps[: i + 1], ctx)
+            opens = last.time + patience
+            until = min((t for t in (after and after.time, ended) if t is not None), default=None)
+            if until is not None and until <= opens:
+                continue
+            told_at = opens
+            if after is None and state.unsure:
+                told_at = max(opens, ctx.resumed - ctx.clock.offset + patience)
+            if told_at > end:
+                continue
+            detail = {"median_step_s": seconds(self._median(state.steps[: i + 1]))}
+            if start <= told_at:
+                out.append(
+                    Fact(
+                        SIGNAL, entity, "open", "error", last.time, opens, "s", value=seconds(patience),
+                        threshold=seconds(patience), evidence=(last.id,), detail=detail,
+                    )
+                )  # fmt: skip
+            if until is not None and start <= until <= end:
+                out.append(
+                    Fact(
+                        SIGNAL, entity, "cleared", "error", last.time, until, "s",
+                        value=seconds(until - last.time), threshold=seconds(patience), evidence=(last.id,),
+                        detail={**detail, "by": "step" if after and after.time == until else "end"},
+                    )
+                )  # fmt: skip
+        return out
+
+    def next_due(self, entity: str, state: StallState, after: int, ctx: Context) -> int | None:
+        if len(state.steps) < MIN_STEPS:
+            return None
+        patience = self._patience(state.steps, ctx)
+        due = state.steps[-1].time + patience
+        if state.unsure:
+            due = max(due, ctx.resumed - ctx.clock.offset + patience)
+        ended = self._ended(entity, ctx)
+        if ended is not None and ended <= due:
+            return None
+        return due if due > after else None
+
+    def placement_since(self, state: StallState) -> int | None:
+        return state.steps[-1].time if state.steps else None
+
+    def _ended(self, entity: str, ctx: Context) -> int | None:
+        _, job, attempt = entity.split("/")
+        return next(
+            (u.until for u in ctx.placements.uses if u.job_id == job and str(u.attempt) == attempt), None
+        )
+
+    def _median(self, steps: Sequence[Step]) -> int:
+        gaps = [b.time - a.time for a, b in pairwise(steps)]
+        return int(median(gaps)) if gaps else 0
+
+    def dump(self, state: StallState) -> Any:
+        return [[list(s) for s in state.steps], state.saved]
+
+    def load(self, entity: str, raw: Any) -> StallState:
+        steps, saved = raw
+        return StallState(tuple(Step(*s) for s in steps), saved, unsure=True)
+
+    def forgettable(self, state: StallState, ctx: Context) -> bool:
+        return not state.steps or state.steps[-1].time < ctx.oldest - ctx.ns("general", "placement_kept")
