@@ -81,21 +81,12 @@ def _correctable_names() -> frozenset[str]:
     return frozenset(name for (kind, _), name in bit_names().items() if kind == "correctable")
 
 
-def may_match(text: str) -> bool:
-    """Cheap, and never false for a line that this module reads."""
-    return (
-        "Bus Error: sev" in text
-        or "AER: " in text
-        or " received" in text
-        or ":    [" in text  # a bit, printed three blanks in
-        or "or details for" in text
-        or "evice of ID" in text
-        or "an't recover" in text
-        or "error status/mask=" in text
-        or "DPC: " in text
-        or "aer_" in text
-        or "evice recovery" in text
-    )
+WORDS: Final = frozenset(
+    ["Bus", "received", "received:", "AER:", "DPC:", "error", "recovery", "recover", "device", "details"]
+    + ["aer_status:", "aer_uncor_severity:", "Layer,", "["]
+    + [f"[{bit}]" for bit in range(10, 32)]
+)
+"""A line that this module reads has one of these words."""
 
 
 def severity_of(word: str) -> AerSeverity:

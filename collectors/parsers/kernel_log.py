@@ -13,13 +13,11 @@ from dataclasses import replace
 from typing import Any, Final, Literal
 
 from collectors.inventory import EMPTY, Inventory
+from collectors.parsers import aer, kernel, nic
 from collectors.parsers.aer import AerLines
-from collectors.parsers.aer import may_match as aer_may_match
 from collectors.parsers.gpu_lines import GpuLines
 from collectors.parsers.kernel import KernelLines
-from collectors.parsers.kernel import may_match as kernel_may_match
 from collectors.parsers.nic import NicLines
-from collectors.parsers.nic import may_match as nic_may_match
 from collectors.parsers.records import KernelRecord
 from collectors.parsers.site import Found, Handler, Site
 from collectors.parsers.sxid import SwitchLines
@@ -47,28 +45,29 @@ class _Subsystems:
         self.own: tuple[Handler, ...] = (self.gpu, self.switch, self.aer, self.kernel)
 
     def feed(self, record: KernelRecord, line: str) -> Sequence[Found]:
-        if line.startswith("NVRM: "):
+        words = line.split()
+        if not words:
+            return ()
+        if words[0] == "NVRM:":
             return self.gpu.feed(record, line) or self.kernel.feed(record, line)
-        if "SXid (" in line:
+        if "SXid" in words:
             return self.switch.feed(record, line)
-        if aer_may_match(line) and (found := self.aer.feed(record, line)):
+        if not aer.WORDS.isdisjoint(words) and (found := self.aer.feed(record, line)):
             return found
-        if nic_may_match(line):
-            found = self.nic.feed(record, line)
-            if found or line.startswith("mlx5_core "):
-                return found
-        return self.kernel.feed(record, line) if kernel_may_match(line) else ()
+        if not nic.WORDS.isdisjoint(words) and (found := self.nic.feed(record, line)):
+            return found
+        if not kernel.WORDS.isdisjoint(words) or line.startswith(kernel.SUMMARY):
+            return self.kernel.feed(record, line)
+        return ()
+
+
+WORDS: Final = aer.WORDS | nic.WORDS | kernel.WORDS | {"NVRM:", "SXid"}
+"""Nearly all lines of a healthy host have none of these, and end here: splitting a line and looking its
+words up costs less than any expression, and less than as many searches."""
 
 
 def _may_matter(text: str) -> bool:
-    """Whether any handler could want this text; nearly all lines of a healthy host end here."""
-    return (
-        "NVRM: " in text
-        or "SXid (" in text
-        or aer_may_match(text)
-        or nic_may_match(text)
-        or kernel_may_match(text)
-    )
+    return not WORDS.isdisjoint(text.split()) or text.startswith(kernel.SUMMARY)
 
 
 class KernelLogParser:

@@ -50,21 +50,11 @@ _WATCHDOG: Final = re.compile(
 )
 
 
-def may_match(text: str) -> bool:
-    """Cheap, and never false for a line that this module or that of the cards reads."""
-    return (
-        " Link " in text
-        or " carrier" in text
-        or "becomes ready" in text
-        or "Port module" in text
-        or "ealth" in text
-        or "synd 0x" in text
-        or "timeout" in text
-        or "timed out" in text
-        or "emperature" in text
-        or "insufficient power" in text
-        or "limited by" in text
-    )
+WORDS: Final = frozenset({
+    "Link", "carrier", "ready", "WATCHDOG:", "module", "health", "Health", "synd", "timeout.", "timeout",
+    "timed", "temperature", "Temperature", "power", "limited",
+})  # fmt: skip
+"""A line that this module or that of the cards reads has one of these words."""
 
 
 @dataclass(slots=True)

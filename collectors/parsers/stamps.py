@@ -19,18 +19,29 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
 
 
-def _ns(when: datetime) -> int:
-    return ((when - _EPOCH) // _SECOND) * NS_PER_S
-
-
 @lru_cache(maxsize=4096)
-def iso_second(text: str, zone: str) -> int | None:
-    """`2026-03-01T19:29:45` and `+0000`, `+00:00`, `Z` or nothing; None for a time that does not exist."""
+def _clock_ns(text: str) -> int | None:
+    """`HH:MM:SS` as time of the day; a leap second counts as the second before it."""
+    hour, minute, second = int(text[0:2]), int(text[3:5]), int(text[6:8])
+    if hour > 23 or minute > 59 or second > 60:
+        return None
+    return (hour * 3600 + minute * 60 + min(second, 59)) * NS_PER_S
+
+
+@lru_cache(maxsize=1024)
+def _midnight_ns(text: str, zone: str) -> int | None:
+    """Of `2026-03-01` in a zone (`+0000`, `+00:00`, `Z` or nothing); None for a date that does not exist."""
     try:
-        when = datetime.fromisoformat(f"{text[:10]}T{text[11:]}{zone or 'Z'}")
-        return _ns(when)
+        when = datetime.fromisoformat(f"{text}T00:00:00{zone or 'Z'}")
+        return ((when - _EPOCH) // _SECOND) * NS_PER_S
     except (ValueError, OverflowError):
         return None
+
+
+def iso_second(text: str, zone: str) -> int | None:
+    """`2026-03-01T19:29:45` in a zone; None for a time that does not exist."""
+    midnight, clock = _midnight_ns(text[:10], zone), _clock_ns(text[11:19])
+    return None if midnight is None or clock is None else midnight + clock
 
 
 def fraction_ns(digits: str | None) -> int:
@@ -42,14 +53,9 @@ def month_number(name: str) -> int | None:
     return _MONTHS.get(name)
 
 
-@lru_cache(maxsize=4096)
 def calendar_ns(year: int, month: int, day: int, clock: str) -> int | None:
-    """`clock` is `HH:MM:SS`; a leap second counts as the second before it. None for an impossible date."""
-    hour, minute, second = int(clock[0:2]), int(clock[3:5]), int(clock[6:8])
-    try:
-        return _ns(datetime(year, month, day, hour, minute, min(second, 59), tzinfo=UTC))
-    except (ValueError, OverflowError):
-        return None
+    """`clock` is `HH:MM:SS`. None for an impossible date."""
+    return iso_second(f"{year:04}-{month:02}-{day:02} {clock}", "")
 
 
 class YearlessClock:
@@ -61,6 +67,7 @@ class YearlessClock:
     """
 
     SLACK_NS: Final = 2 * _DAY_NS
+    _USUAL_NS: Final = 180 * _DAY_NS
     _LEAP_CYCLE: Final = 8
     """Years to try for 29 February: the longest gap between leap years."""
 
@@ -76,6 +83,10 @@ class YearlessClock:
     def ns(self, month: int, day: int, clock: str) -> int | None:
         """None for an impossible date."""
         if self._latest is not None:
+            when = calendar_ns(_year(self._latest), month, day, clock)
+            if when is not None and -self.SLACK_NS <= when - self._latest <= self._usual(self._latest):
+                self._latest = max(when, self._latest)
+                return when
             when = self._first_from(self._latest - self.SLACK_NS, month, day, clock)
             if self._not_after is not None and when is not None and when > self._not_after + _DAY_NS:
                 when = self._last_until(self._not_after + _DAY_NS, month, day, clock)  # the clock went back
@@ -88,6 +99,12 @@ class YearlessClock:
         if when is not None and (self._latest is None or when > self._latest):
             self._latest = when
         return when
+
+    def _usual(self, latest: int) -> int:
+        """How far a stamp may be ahead before its year has to be thought about."""
+        if self._not_after is None:
+            return self._USUAL_NS
+        return min(self._USUAL_NS, self._not_after + _DAY_NS - latest)
 
     def _first_from(self, bound: int, month: int, day: int, clock: str) -> int | None:
         year = _year(bound)

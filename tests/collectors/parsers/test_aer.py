@@ -271,9 +271,7 @@ def test_rate_limit_notices_are_nothing() -> None:
 # -- containment and recovery ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("lines", "device", "errors"),
-    [
+CONTAINED = [
         (
             [f"pcieport {PORT}: DPC: containment event, status:0x1f01 source:0x0000",
              f"pcieport {PORT}: DPC: unmasked uncorrectable error detected"],
@@ -300,8 +298,10 @@ def test_rate_limit_notices_are_nothing() -> None:
         ([f"pcieport {PORT}: DPC: containment event, status:0x1f05, ERR_FATAL received from {GPU}"],
          GPU, ["ERR_FATAL"]),
         ([f"pcieport {PORT}: DPC: containment event, status:0x1f01 source:0x0000"], PORT, []),
-    ],
-)  # fmt: skip
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "device", "errors"), CONTAINED)
 def test_containment_cuts_off_what_is_behind_the_port(
     lines: list[str], device: str, errors: list[str]
 ) -> None:
@@ -321,15 +321,15 @@ def test_containment_names_the_device_that_was_seen_behind_the_port() -> None:
     assert (event.data.pci_bdf, event.data.attached_to) == (PORT, UUID_0)
 
 
-@pytest.mark.parametrize(
-    ("line", "result"),
-    [
-        (f"pcieport {PORT}: AER: Device recovery successful", "successful"),
-        (f"pcieport {PORT}: AER: device recovery failed", "failed"),
-        (f"pcieport {PORT}: device recovery failed", "failed"),
-        (f"nvidia {GPU}: AER: can't recover (no error_detected callback)", "failed"),
-    ],
-)
+RECOVERED = [
+    (f"pcieport {PORT}: AER: Device recovery successful", "successful"),
+    (f"pcieport {PORT}: AER: device recovery failed", "failed"),
+    (f"pcieport {PORT}: device recovery failed", "failed"),
+    (f"nvidia {GPU}: AER: can't recover (no error_detected callback)", "failed"),
+]
+
+
+@pytest.mark.parametrize(("line", "result"), RECOVERED)
 def test_recovery_is_told(line: str, result: str) -> None:
     event = only(line)
     assert (event.data.recovery, event.data.errors) == (result, [])

@@ -129,8 +129,8 @@ def test_every_pattern_of_this_room_is_tried_by_the_mutations() -> None:
     """The seeds reach each parser, so that what is torn was once whole."""
     assert any(xid.parse_xid(line) for line in SEEDS)
     assert any(sxid.parse_sxid(line) for line in SEEDS)
-    assert any(aer.may_match(line) for line in SEEDS)
-    assert any(nic.may_match(line) for line in SEEDS)
+    assert any(line.startswith("pcieport") and not aer.WORDS.isdisjoint(line.split()) for line in SEEDS)
+    assert any(line.startswith("mlx5_core") and not nic.WORDS.isdisjoint(line.split()) for line in SEEDS)
     for shape in kernel.shapes():
         assert any(shape.pattern.match(line) for line in SEEDS), shape.code
     assert any(shape.pattern.search(line) for shape in mlx5.shapes() for line in SEEDS)

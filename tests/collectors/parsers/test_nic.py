@@ -17,27 +17,27 @@ def told(lines: list[tuple[float, str]]) -> list[tuple[float, str, str]]:
     return [((event.time - at(0)) / 1e9, event.subject, event.data.state) for event in events_of(records)]
 
 
-@pytest.mark.parametrize(
-    ("line", "port", "state"),
-    [
-        (f"{IB}: mlx5_5: Port: 1 Link DOWN", "port/mlx5_5/1", "DOWN"),
-        (f"{IB}: mlx5_5: Port: 1 Link INIT", "port/mlx5_5/1", "INIT"),
-        (f"{IB}: mlx5_5: Port: 1 Link ACTIVE", "port/mlx5_5/1", "ACTIVE"),
-        ("mlx5_5: Port: 1 Link DOWN", "port/mlx5_5/1", "DOWN"),
-        (f"{IB}: roce_old_name: Port: 1 Link DOWN", "port/mlx5_5/1", "DOWN"),  # renamed: the address knows
-        (f"{IB} ib5: Link down", "port/mlx5_5/1", "DOWN"),
-        (f"{IB}: ib5: Link up", "port/mlx5_5/1", "ACTIVE"),
-        (f"{IB}: Link down", "port/mlx5_5/1", "DOWN"),
-        (f"{ETH} eth2: Link down", "port/mlx5_2/1", "DOWN"),
-        (f"{ETH} eth2: Link up", "port/mlx5_2/1", "ACTIVE"),
-        (f"{ETH}: port_module:254:(pid 7): eth2: Link up", "port/mlx5_2/1", "ACTIVE"),
-        ("ib0: Link down", "port/mlx5_0/1", "DOWN"),
-        ("eth2: Link up", "port/mlx5_2/1", "ACTIVE"),
-        ("systemd-networkd[812]: ib0: Lost carrier", "port/mlx5_0/1", "DOWN"),
-        ("systemd-networkd[812]: ib0: Gained carrier", "port/mlx5_0/1", "ACTIVE"),
-        ("IPv6: ADDRCONF(NETDEV_CHANGE): ib0: link becomes ready", "port/mlx5_0/1", "ACTIVE"),
-    ],
-)
+LINKS = [
+    (f"{IB}: mlx5_5: Port: 1 Link DOWN", "port/mlx5_5/1", "DOWN"),
+    (f"{IB}: mlx5_5: Port: 1 Link INIT", "port/mlx5_5/1", "INIT"),
+    (f"{IB}: mlx5_5: Port: 1 Link ACTIVE", "port/mlx5_5/1", "ACTIVE"),
+    ("mlx5_5: Port: 1 Link DOWN", "port/mlx5_5/1", "DOWN"),
+    (f"{IB}: roce_old_name: Port: 1 Link DOWN", "port/mlx5_5/1", "DOWN"),  # renamed: the address knows
+    (f"{IB} ib5: Link down", "port/mlx5_5/1", "DOWN"),
+    (f"{IB}: ib5: Link up", "port/mlx5_5/1", "ACTIVE"),
+    (f"{IB}: Link down", "port/mlx5_5/1", "DOWN"),
+    (f"{ETH} eth2: Link down", "port/mlx5_2/1", "DOWN"),
+    (f"{ETH} eth2: Link up", "port/mlx5_2/1", "ACTIVE"),
+    (f"{ETH}: port_module:254:(pid 7): eth2: Link up", "port/mlx5_2/1", "ACTIVE"),
+    ("ib0: Link down", "port/mlx5_0/1", "DOWN"),
+    ("eth2: Link up", "port/mlx5_2/1", "ACTIVE"),
+    ("systemd-networkd[812]: ib0: Lost carrier", "port/mlx5_0/1", "DOWN"),
+    ("systemd-networkd[812]: ib0: Gained carrier", "port/mlx5_0/1", "ACTIVE"),
+    ("IPv6: ADDRCONF(NETDEV_CHANGE): ib0: link becomes ready", "port/mlx5_0/1", "ACTIVE"),
+]
+
+
+@pytest.mark.parametrize(("line", "port", "state"), LINKS)
 def test_each_shape_of_a_link_line_is_a_transition(line: str, port: str, state: str) -> None:
     event = only(line)
     assert (event.kind, event.subject, event.data.state) == ("ib_port", port, state)
@@ -169,9 +169,7 @@ def test_what_a_program_claims_of_a_port_is_no_transition() -> None:
 # -- the card -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "category"),
-    [
+TROUBLES = [
         ("Port module event: module 0, Cable unplugged", "mlx5.port_module_unplugged", "nic_driver"),
         *(
             (f"Port module event[error]: module 0, Cable error, {reason}", "mlx5.port_module_error", "nic_driver")
@@ -207,8 +205,10 @@ def test_what_a_program_claims_of_a_port_is_no_transition() -> None:
         ("eth2: RX timeout on channel: 4, ICOSQ: 0x1", "mlx5.rx_timeout", "nic_driver"),
         ("252.056 Gb/s available PCIe bandwidth, limited by 32.0 GT/s PCIe x8 link at 0000:97:01.0 (capable of 504.112 "
          "Gb/s with 32.0 GT/s PCIe x16 link)", "mlx5.pcie_bandwidth_limited", "other"),
-    ],
-)  # fmt: skip
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "code", "category"), TROUBLES)
 def test_troubles_of_a_card(body: str, code: str, category: str) -> None:
     event = only(f"{IB}: {body}")
     assert (event.kind, event.data.code, event.data.category) == ("kernel", code, category)
