@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Any, Final
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
 
 from collectors.logs import blocks, registry
+from collectors.logs.event import EventMaker, Item, Place
 from collectors.logs.fold import Folded, Folder
 from collectors.logs.pattern import Found, Pattern
 from collectors.logs.prefix import Line, take_apart
-from topics import ids
-from topics.events import Event, make
+from topics.events import Event
 from topics.payloads import Log, Origin
+from topics.time import NS_PER_S
 
-COLLECTOR: Final = "logs"
-MOST_MESSAGE: Final = 1000
 MOST_BLOCKS: Final = 4096
+EXPIRE_EVERY_NS: Final = NS_PER_S
 _FOLDED: Final = frozenset({"nccl", "pytorch", "cuda", "storage", "python"})
 _IN_TRACEBACKS: Final = frozenset({"nccl", "pytorch", "cuda", "storage", "elastic", "python", "training"})
 """Families whose codes may stand for the exception of a traceback."""
 _UNFOLDED_ROLES: Final = frozenset({"setting", "progress"})
+_BARS: Final = frozenset({"tqdm", "lightning", "nemo"})
 
-_Item = tuple[int, str, Line, Found, Origin, str]
+
+@dataclass(slots=True)
+class _Open:
+    """A block that has begun: its first line, and where that stood."""
+
+    block: blocks.Block
+    line: Line
+    place: Place
 
 
 class LogExtractor:
@@ -38,103 +47,125 @@ class LogExtractor:
         attempt: int | None = None,
         ranks: Mapping[tuple[str, int], int] | None = None,
     ) -> None:
-        self._cluster = cluster
-        self._job_id = job_id
-        self._attempt = attempt
-        self._subject = f"job/{job_id}" if attempt is None else f"job/{job_id}/{attempt}"
-        self._ranks = ranks or {}
-        self._open: dict[Hashable, tuple[blocks.Block, str, Line, Origin]] = {}
+        self._maker = EventMaker(cluster, job_id, attempt, ranks or {})
+        self._open: dict[Hashable, _Open] = {}
         self._open_nodes: dict[str, int] = {}
-        self._folder: Folder[_Item] = Folder()
+        self._expire_at = 0
+        self._folder: Folder[Item] = Folder()
         self._aborting = False
+        self._last_bar: dict[Hashable, int | None] = {}
 
     def feed(self, time_ns: int, node: str, rank: int | None, text: str, origin: Origin) -> list[Event[Log]]:
         """What this line says (and what it completes); most lines say nothing.
 
         `rank` is the stream's rank where it is known from outside; a rank printed in the line counts else.
         """
-        if self._open_nodes:
-            return self._feed_with_blocks(time_ns, node, rank, text, origin)
-        if not registry.worth_a_look(text):
+        if not self._open_nodes and not registry.worth_a_look(text):
             return []
-        return self._look(time_ns, node, rank, text, origin)
+        return self.read(Place(time_ns, node, origin), rank, text)
+
+    def read(self, place: Place, rank: int | None, text: str) -> list[Event[Log]]:
+        """`feed` for a reader that knows more about the line's place."""
+        if self._open_nodes:
+            return self._read_with_blocks(place, rank, text)
+        return self._look(place, rank, text) if registry.worth_a_look(text) else []
+
+    def due(self, now: int) -> list[Event[Log]]:
+        """What has become complete by `now` (ns, of the lines' time) though no further line came."""
+        events = self._expire(now) if self._open else []
+        return events + [self._folded(folded) for folded in self._folder.due(now)]
 
     def flush(self) -> list[Event[Log]]:
         """What unfinished blocks and folded storms amount to; call it at the end of the streams."""
-        events: list[Event[Log]] = []
-        for key in list(self._open):
-            events += self._close(key)
-        for folded in self._folder.flush():
-            events.append(self._folded(folded))
-        return events
+        events = [event for key in list(self._open) for event in self._close(key)]
+        return events + [self._folded(folded) for folded in self._folder.flush()]
 
-    def _feed_with_blocks(
-        self, time: int, node: str, rank: int | None, text: str, origin: Origin
-    ) -> list[Event[Log]]:
-        events = self._expire(time)
-        if node not in self._open_nodes:
-            if registry.worth_a_look(text):
-                events += self._look(time, node, rank, text, origin)
-            return events
-        line = take_apart(text, rank)
-        key = (node, line.rank, line.local_rank, line.task)
+    @property
+    def waiting(self) -> bool:
+        """Something is open: `due` wants to be called."""
+        return bool(self._open) or self._folder.active
+
+    def begun(self) -> Iterable[Origin]:
+        """Where the blocks begin that are still open: a reader's position must not pass them."""
+        return [entry.place.origin for entry in self._open.values()]
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    def _read_with_blocks(self, place: Place, rank: int | None, text: str) -> list[Event[Log]]:
+        events = self._expire(place.time) if place.time >= self._expire_at else []
+        if place.node not in self._open_nodes:
+            return events + (self._look(place, rank, text) if registry.worth_a_look(text) else [])
+        line = _apart(place, rank, text)
+        key = _stream(place, line)
         entry = self._open.get(key)
-        if entry is None:
-            if registry.worth_a_look(text):
-                events += self._line(time, node, line, origin)
-            return events
-        block, _, first, at = entry
-        used, done = block.feed(line, time)
-        for one in done:
-            events += self._done(node, one, first, at)
-        if block.over:
-            self._forget(key)
-        if not used and registry.worth_a_look(text):
-            events += self._line(time, node, line, origin)
-        return events
+        if entry is not None and place.time - entry.block.last > blocks.PATIENCE_NS:
+            events += self._close(key)
+            entry = None
+        if entry is not None:
+            used, done = entry.block.feed(line, place.time)
+            for one in done:
+                events += self._done(one, entry)
+            if entry.block.over:
+                self._forget(key)
+            if used:
+                return events
+        return events + (self._line(place, line) if registry.worth_a_look(text) else [])
 
-    def _look(self, time: int, node: str, rank: int | None, text: str, origin: Origin) -> list[Event[Log]]:
+    def _look(self, place: Place, rank: int | None, text: str) -> list[Event[Log]]:
         tried = registry.candidates(text)
         if not tried and not registry.opens_block(text):
             return []
-        return self._line(time, node, take_apart(text, rank), origin, tried)
+        return self._line(place, _apart(place, rank, text), tried)
 
-    def _line(
-        self, time: int, node: str, line: Line, origin: Origin, tried: list[Pattern] | None = None
-    ) -> list[Event[Log]]:
-        block = blocks.opens(line, time)
+    def _line(self, place: Place, line: Line, tried: list[Pattern] | None = None) -> list[Event[Log]]:
+        block = blocks.opens(line, place.time)
         if block is not None:
-            return self._begin(node, line, origin, block)
-        events = []
-        for found in registry.recognise(line, tried):
-            events += self._emit((time, node, line, found, origin, line.body))
-        return events
+            return self._begin(_Open(block, line, place))
+        return [
+            e
+            for found in registry.recognise(line, tried)
+            for e in self._emit(Item(place, line, found, line.body))
+        ]
 
-    def _begin(self, node: str, line: Line, origin: Origin, block: blocks.Block) -> list[Event[Log]]:
-        key = (node, line.rank, line.local_rank, line.task)
+    def _begin(self, entry: _Open) -> list[Event[Log]]:
+        key = _stream(entry.place, entry.line)
         events = self._close(key) if key in self._open else []
         if len(self._open) >= MOST_BLOCKS:
             events += self._close(next(iter(self._open)))
-        self._open[key] = (block, node, line, origin)
+        self._open[key] = entry
+        node = entry.place.node
         self._open_nodes[node] = self._open_nodes.get(node, 0) + 1
         return events
 
-    def _emit(self, item: _Item) -> list[Event[Log]]:
-        time, node, line, found, _, _ = item
+    def _emit(self, item: Item) -> list[Event[Log]]:
+        found, place = item.found, item.place
         family = found.code.partition(".")[0]
         if family == "slurm":
             self._mark_teardown(found)
+        elif family == "training" and self._repeated_bar(item):
+            return []
         if family not in _FOLDED or registry.codes()[found.code][1].role in _UNFOLDED_ROLES:
-            return [self._event(item)]
+            return [self._maker.make(item)]
         key = (
-            node, line.rank, found.code, found.peer, found.device, found.wc_status,
+            place.node, item.line.rank, found.code, found.peer, found.device, found.wc_status,
             found.details.get("exception"), found.details.get("path"),
         )  # fmt: skip
-        passes, told = self._folder.offer(key, time, item)
+        passes, told = self._folder.offer(key, place.time, item)
         events = [self._folded(one) for one in told]
         if passes:
-            events.append(self._event(item))
+            events.append(self._maker.make(item))
         return events
+
+    def _repeated_bar(self, item: Item) -> bool:
+        """A progress bar is drawn many times a step; only a step that is new counts."""
+        found = item.found
+        if found.details.get("framework") not in _BARS:
+            return False
+        key = _stream(item.place, item.line)
+        if self._last_bar.get(key, -1) == found.seq:
+            return True
+        self._last_bar[key] = found.seq
+        return False
 
     def _mark_teardown(self, found: Found) -> None:
         """Once srun takes a step down, the kills that follow are its own."""
@@ -143,16 +174,16 @@ class LogExtractor:
         elif self._aborting and found.code == "slurm.task_exit" and found.signal == 9:
             found.details["teardown"] = True
 
-    def _done(self, node: str, done: blocks.Done, first: Line, origin: Origin) -> list[Event[Log]]:
+    def _done(self, done: blocks.Done, entry: _Open) -> list[Event[Log]]:
         """A finished block; the exception line's own code wins over the general one."""
-        found = done.found
+        found, line = done.found, entry.line
         if done.words is not None:
-            name = str(found.details.get("exception", ""))
-            if name.endswith("ChildFailedError"):
-                found = Found("elastic.failed", details={"exception": name})
+            if str(found.details.get("exception", "")).endswith("ChildFailedError"):
+                found = Found("elastic.failed", details={"exception": found.details["exception"]})
             else:
-                found = self._special(take_apart(done.words, first.rank), found)
-        return self._emit((done.time, node, first, found, origin, done.message))
+                found = self._special(take_apart(done.words, line.rank), found)
+        place = replace(entry.place, time=done.time)
+        return self._emit(Item(place, line, found, done.message))
 
     @staticmethod
     def _special(line: Line, found: Found) -> Found:
@@ -163,12 +194,12 @@ class LogExtractor:
         return found
 
     def _close(self, key: Hashable) -> list[Event[Log]]:
-        block, node, first, origin = self._open[key]
+        entry = self._open[key]
         self._forget(key)
-        return [event for done in block.give_up() for event in self._done(node, done, first, origin)]
+        return [event for done in entry.block.give_up() for event in self._done(done, entry)]
 
     def _forget(self, key: Hashable) -> None:
-        _, node, _, _ = self._open.pop(key)
+        node = self._open.pop(key).place.node
         left = self._open_nodes[node] - 1
         if left:
             self._open_nodes[node] = left
@@ -176,73 +207,25 @@ class LogExtractor:
             del self._open_nodes[node]
 
     def _expire(self, time: int) -> list[Event[Log]]:
-        stale = [key for key, entry in self._open.items() if time - entry[0].last > blocks.PATIENCE_NS]
+        self._expire_at = time + EXPIRE_EVERY_NS
+        stale = [k for k, entry in self._open.items() if time - entry.block.last > blocks.PATIENCE_NS]
         return [event for key in stale for event in self._close(key)]
 
-    def _folded(self, folded: Folded[_Item]) -> Event[Log]:
-        _, node, line, found, origin, message = folded.last
-        found.details.update(
+    def _folded(self, folded: Folded[Item]) -> Event[Log]:
+        """The last of the folded lines speaks for all; it stands at its own time."""
+        item = folded.last
+        item.found.details.update(
             repeats=folded.count, repeats_first_ns=folded.first, repeats_last_ns=folded.until
         )
-        return self._event((folded.until, node, line, found, origin, message))
-
-    def _event(self, item: _Item) -> Event[Log]:
-        time, node, line, found, origin, message = item
-        details: dict[str, Any] = found.details
-        rank = found.rank if found.rank is not None else line.rank
-        if line.group_rank is not None and line.group_rank != rank:
-            if rank is None and line.group_is_world and line.local_rank is None:
-                rank = line.group_rank
-            else:
-                details.setdefault("group_rank", line.group_rank)
-        if rank is None and line.local_rank is not None:
-            rank = self._ranks.get((node, line.local_rank))
-            details.setdefault("local_rank", line.local_rank)
-        if line.nccl_host is not None and line.nccl_dev is not None:
-            details.setdefault("cuda_dev", line.nccl_dev)
-        message = _clean(message[:MOST_MESSAGE])
-        if not message.isascii():
-            found = _cleaned(found)
-            details = found.details
-        who = rank if rank is not None else line.rank
-        text = f"{self._job_id}\x1f{who}\x1f{found.code}\x1f{message}"
-        event: Event[Log] = make(
-            Log(
-                job_id=self._job_id,
-                attempt=self._attempt,
-                rank=rank,
-                family=found.code.partition(".")[0],  # type: ignore[arg-type]
-                code=found.code,
-                peer=found.peer,
-                device=found.device,
-                wc_status=found.wc_status,
-                collective=found.collective,
-                seq=found.seq,
-                timeout_s=found.timeout_s,
-                exit_code=found.exit_code,
-                signal=found.signal,
-                details=details or None,
-                message=message,
-                origin=origin,
-            ),
-            id=ids.log_line_id(self._cluster, node, time, text),
-            source=f"/{self._cluster}/{node}/{COLLECTOR}",
-            subject=self._subject,
-            time=time,
-            key=node,
-        )
-        return event
+        return self._maker.make(item)
 
 
-def _clean(text: str) -> str:
-    """Lone surrogates can't be written as JSON."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+def _apart(place: Place, rank: int | None, text: str) -> Line:
+    line = take_apart(text, rank)
+    if line.local_rank is None:
+        line.local_rank = place.local_rank
+    return line
 
 
-def _cleaned(found: Found) -> Found:
-    found.details = {_clean(k): _clean(v) if isinstance(v, str) else v for k, v in found.details.items()}
-    for name in ("peer", "device", "collective"):
-        value = getattr(found, name)
-        if value is not None:
-            setattr(found, name, _clean(value))
-    return found
+def _stream(place: Place, line: Line) -> Hashable:
+    return (place.node, line.rank, line.local_rank, line.task)

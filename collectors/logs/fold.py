@@ -61,6 +61,16 @@ class Folder(Generic[T]):
             folded.last = item
         return False, told
 
+    def due(self, time: int) -> list[Folded[T]]:
+        """Folded items of the windows that have ended by `time`, which are forgotten."""
+        over = [key for key, window in self._windows.items() if window.number < time // WINDOW_NS]
+        windows = [self._windows.pop(key) for key in over]
+        return [window.folded for window in windows if window.folded is not None]
+
+    @property
+    def active(self) -> bool:
+        return bool(self._windows)
+
     def flush(self) -> list[Folded[T]]:
         told = [w.folded for w in self._windows.values() if w.folded is not None]
         self._windows.clear()

@@ -144,8 +144,8 @@ def test_a_traceback_without_an_end_is_told_after_some_patience() -> None:
     one = extractor()
     for line in TRACEBACK[:5]:
         assert one.feed(AT, "node-01", 2, line, ORIGIN) == []
-    assert one.feed(AT + PATIENCE_NS, "node-01", 5, "quiet", ORIGIN) == []
-    (event,) = one.feed(AT + PATIENCE_NS + 1, "node-02", 9, "anything", ORIGIN)
+    assert one.due(AT + PATIENCE_NS) == []
+    (event,) = one.due(AT + PATIENCE_NS + 1)
     assert event.time == AT
     assert (event.data.details or {})["truncated"] is True
     assert one.flush() == []
@@ -235,3 +235,23 @@ def test_the_traceback_inside_a_report_gives_its_exception() -> None:
     assert event.data.code == "elastic.root_cause"
     assert (event.data.details or {})["exception"] == "ValueError"
     assert (event.data.details or {})["message"] == "no phase for step 37"
+
+
+def test_a_line_that_comes_too_late_does_not_complete_a_traceback() -> None:
+    one = extractor()
+    for line in TRACEBACK[:-1]:
+        one.feed(AT, "node-01", 2, line, ORIGIN)
+    (event,) = one.feed(AT + PATIENCE_NS + 1, "node-01", 2, TRACEBACK[-1], ORIGIN)
+    assert (event.data.details or {})["truncated"] is True
+
+
+def test_an_open_traceback_holds_the_position_of_its_first_line() -> None:
+    one = extractor()
+    assert not one.waiting
+    one.feed(AT, "node-01", 2, TRACEBACK[0], ORIGIN)
+    assert one.waiting
+    assert list(one.begun()) == [ORIGIN]
+    for line in TRACEBACK[1:]:
+        one.feed(AT, "node-01", 2, line, ORIGIN)
+    one.feed(AT, "node-01", 2, "next", ORIGIN)
+    assert list(one.begun()) == []

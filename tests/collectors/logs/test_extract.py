@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collectors.logs.event import Place
 from collectors.logs.fold import MOST_KEYS, PASS, WINDOW_NS, Folder
 from tests.collectors.logs.builders import AT, ORIGIN, codes, extractor, feed
 from topics.payloads import Origin
@@ -127,3 +128,19 @@ def test_the_memory_of_a_folder_is_bounded_and_nothing_uncounted() -> None:
     counted += sum(f.count for f in folder.flush())
     assert passed + counted == 3 * MOST_KEYS * (PASS + 1)
     assert len(folder._windows) <= MOST_KEYS
+
+
+def test_a_progress_bar_counts_a_step_once() -> None:
+    bar = "  1%|x         | {}/2000 [01:45<2:45:00,  5.00s/it]"
+    events = feed(*[bar.format(n // 10) for n in range(100)], rank=0)
+    assert [e.data.seq for e in events] == list(range(10))
+
+
+def test_a_line_with_an_identity_has_the_same_id_whenever_it_is_read() -> None:
+    def made(at: int, identity: str | None) -> str:
+        (event,) = extractor().read(Place(at, "node-02", ORIGIN, identity), 11, COMPLETION)
+        return event.id
+
+    assert made(AT, "8:1:0:100") == made(AT + 10**9, "8:1:0:100")
+    assert made(AT, "8:1:0:100") != made(AT, "8:1:0:200")
+    assert made(AT, None) != made(AT + 10**9, None)

@@ -1,0 +1,172 @@
+"""The reader of workload logs in journald: units instead of files, a cursor instead of offsets.
+
+`journalctl -o json -f` is followed. A record has a time and a cursor of its own, so an event's id is that of
+its time and text, whoever reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import orjson
+
+from collectors.clock import Clock
+from collectors.logs.jobs import Jobs
+from collectors.logs.sources import LogSource
+from collectors.reader import Emit, Health, Position, SourceAbsentError, SourceFailedError
+from topics.events import Event
+from topics.payloads import Log, Origin
+
+COMMAND: Final = ("journalctl", "--output=json", "--no-pager", "--follow")
+TURN_S: Final = 1.0
+MAX_RECORD: Final = 1024 * 1024
+STOP_S: Final = 2.0
+
+
+class UnitLogReader:
+    """Follows the units of `sources`; `command` is what to run without units and place to start at."""
+
+    name = "logs-journal"
+
+    def __init__(
+        self,
+        sources: Sequence[LogSource],
+        cluster: str,
+        node: str,
+        clock: Clock,
+        resume: Callable[[], Position | None] = lambda: None,
+        command: Sequence[str] = COMMAND,
+    ) -> None:
+        self.health = Health()
+        self._sources = [source for source in sources if source.units]
+        self._jobs = Jobs(cluster, node)
+        self._clock = clock
+        self._resume = resume
+        self._command = tuple(command)
+        self._cursor: str | None = None
+
+    async def run(self, emit: Emit) -> None:
+        await self._follow(emit, self._command)
+
+    async def once(self, emit: Emit) -> None:
+        with contextlib.suppress(_EndedError):
+            await self._follow(emit, tuple(part for part in self._command if part != "--follow"))
+        emit(self._jobs.flush(), self._position())
+        self.health.ok()
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    async def _follow(self, emit: Emit, command: Sequence[str]) -> None:
+        if not self._sources:
+            raise SourceAbsentError("no units are configured (collect.logs)")
+        units = [f"--unit={unit}" for source in self._sources for unit in source.units]
+        cursor = self._cursor or (self._resume() or {}).get("cursor")
+        where = f"--after-cursor={cursor}" if cursor else "--since=now"
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                *units,
+                where,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                limit=MAX_RECORD,
+            )
+        except FileNotFoundError as exc:
+            raise SourceFailedError(f"{command[0]} is not there") from exc
+        try:
+            await self._read(process, emit)
+        finally:
+            await _end(process)
+
+    async def _read(self, process: asyncio.subprocess.Process, emit: Emit) -> None:
+        if process.stdout is None or process.stderr is None:
+            raise SourceFailedError("journalctl has no output")
+        self.health.max_silence_s = TURN_S * 10
+        self.health.ok()
+        while True:
+            self.health.last_turn = self._clock.monotonic()
+            try:
+                async with asyncio.timeout(TURN_S):
+                    line = await process.stdout.readline()  # what was read of a line stays in the stream
+            except TimeoutError:  # caught up: now the wall clock is that of the records
+                events = self._jobs.due(self._clock.realtime())
+                if events:
+                    emit(events, self._position())
+                continue
+            except ValueError:  # a record beyond the limit: the stream has dropped it
+                self.health.lose(1)
+                continue
+            if not line:
+                why = (await process.stderr.read(500)).decode("utf-8", "replace").strip()
+                raise _EndedError(f"journalctl ended: {why or 'no reason given'}")
+            emit(self._record(line), self._position())
+
+    def _record(self, line: bytes) -> list[Event[Log]]:
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            return []
+        if not isinstance(record, dict):
+            return []
+        events = self._message(record)
+        self.health.read(self._clock.realtime())
+        cursor = record.get("__CURSOR")
+        if isinstance(cursor, str) and not self._jobs.held():
+            self._cursor = cursor
+        return events
+
+    def _message(self, record: dict[str, Any]) -> list[Event[Log]]:
+        unit, text, stamp = record.get("_SYSTEMD_UNIT"), _text(record.get("MESSAGE")), _time(record)
+        if not isinstance(unit, str) or text is None or stamp is None:
+            return []
+        events: list[Event[Log]] = []
+        for source in self._sources:
+            if any(fnmatchcase(unit, pattern) for pattern in source.units) and (owner := source.owner(unit)):
+                for one in text.splitlines() or [""]:
+                    origin = Origin(stream=f"{unit}:{record.get('_PID', '')}", offset=0)
+                    events += self._jobs.feed(source, owner, stamp, one, origin, None)
+                break
+        return events
+
+    def _position(self) -> Position | None:
+        return None if self._cursor is None else {"cursor": self._cursor}
+
+
+def _text(message: object) -> str | None:
+    """journald gives an array of bytes for what is no UTF-8."""
+    if isinstance(message, str):
+        return message
+    if isinstance(message, list) and all(isinstance(n, int) and 0 <= n < 256 for n in message):
+        return bytes(message).decode("utf-8", "replace")
+    return None
+
+
+def _time(record: dict[str, Any]) -> int | None:
+    """Nanoseconds: when the sender said it, else when journald received it (both in microseconds)."""
+    for key in ("_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP"):
+        text = record.get(key)
+        if isinstance(text, str) and text.isdecimal() and len(text) < 18:
+            return int(text) * 1000
+    return None
+
+
+class _EndedError(SourceFailedError):
+    """The process ended by itself."""
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            async with asyncio.timeout(STOP_S):
+                await process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
