@@ -21,6 +21,8 @@ from collectors.delivery.spool import Spool
 from collectors.fold import StormFolder
 from collectors.levels import LevelBoard
 from collectors.live_inventory import LiveInventory
+from collectors.logs.tail import LogReader
+from collectors.logs.units import UnitLogReader
 from collectors.nvml.events import NvmlEventsReader, XidLedger
 from collectors.nvml.reader import Intervals, NvmlReader
 from collectors.parsers.kernel_log import KernelLogParser
@@ -120,7 +122,8 @@ def readers(parts: Parts) -> list[Reader]:
         "kmsg": lambda: kmsg,
     }
     chosen = [make() for name, make in made.items() if name in settings.readers]
-    return [*_nvml(parts, ledger, kmsg), *chosen] if "nvml" in settings.readers else chosen
+    nvml = _nvml(parts, ledger, kmsg) if "nvml" in settings.readers else []
+    return [*nvml, *chosen, *(_logs(parts) if "logs" in settings.readers else [])]
 
 
 def _ports(parts: Parts, tracker: PortTracker) -> PortsReader:
@@ -219,6 +222,15 @@ def _kmsg(parts: Parts, tracker: PortTracker, ports: PortsReader, ledger: XidLed
 
 def _only_journal(settings: CollectSettings) -> bool:
     return not os.access(settings.kmsg_path, os.R_OK) and shutil.which("journalctl") is not None
+
+
+def _logs(parts: Parts) -> list[Reader]:
+    sources, node = parts.settings.logs, parts.node
+    files = LogReader(sources, node.cluster, node.name, parts.clock, lambda: parts.resume("logs"))
+    if not any(source.units for source in sources):
+        return [files]
+    units = UnitLogReader(sources, node.cluster, node.name, parts.clock, lambda: parts.resume("logs_journal"))
+    return [files, units] if any(source.files for source in sources) else [units]
 
 
 def _aer(parts: Parts) -> Reader:

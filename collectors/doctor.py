@@ -132,5 +132,6 @@ _DESCRIBE: Final[dict[str, _Found]] = {
     "nvml_events": lambda _agent, _events: "XIDs and recovery actions as they happen",
     "netlink": lambda _agent, _events: "changes of network devices as they happen",
     "aer": lambda _agent, _events: "PCI Express error counters on the paths of GPUs and NICs",
-    "logs": lambda _agent, _events: "output of workloads",
+    "logs": lambda _agent, _events: "output of workloads in files",
+    "logs_journal": lambda _agent, _events: "output of workloads in journald",
 }

@@ -8,6 +8,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from collectors.logs.sources import LogSource
+
 READERS = ("kmsg", "ports", "netlink", "aer", "nvml", "logs")
 """Every reader of the agent, by the name that `--only` takes and that heartbeats report."""
 
@@ -59,6 +61,9 @@ class CollectSettings(BaseModel):
     nvml_sample_interval_s: float = Field(30.0, gt=0)
     nvml_deadline_s: float = Field(10.0, gt=0)
     """A call into the driver's library that takes longer counts as hung."""
+
+    logs: tuple[LogSource, ...] = ()
+    """Output of workloads: files and journald units, and how they say the job and the rank."""
 
     metrics_port: int | None = None
     """Prometheus metrics and `/healthz`; off by default."""

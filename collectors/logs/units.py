@@ -30,7 +30,7 @@ STOP_S: Final = 2.0
 class UnitLogReader:
     """Follows the units of `sources`; `command` is what to run without units and place to start at."""
 
-    name = "logs-journal"
+    name = "logs_journal"
 
     def __init__(
         self,
