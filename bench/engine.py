@@ -61,7 +61,7 @@ async def throughput(workers: Fleet, switches: tuple[str, ...]) -> list[Result]:
             await worker.reaches("records", 1, timeout_s=60)
             begin, first = time.perf_counter(), await worker.metric("records")
             cpu = await cpu_seconds(worker)
-            await worker.reaches("records", records, timeout_s=120)
+            await worker.reaches("records", records, timeout_s=120, every_s=0.2)
             took = time.perf_counter() - begin
             cpu = await cpu_seconds(worker) - cpu
             done = records - first
@@ -143,7 +143,7 @@ async def pass_through(own: Fleet) -> None:
 
 
 async def recovery(workers: Fleet, switches: tuple[str, ...]) -> list[Result]:
-    """12,500 keys of 2 KB; one of two workers dies by SIGKILL, then by SIGTERM, until its keys speak again."""
+    """12,500 keys of 2 KB; one of two workers goes by SIGKILL, then by SIGTERM, until its keys speak again."""
     keys, found = 12_500, []
     padding = "x" * 2000
     async with another(workers) as own:

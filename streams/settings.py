@@ -47,6 +47,8 @@ class EngineSettings(BaseModel):
 
     linger_ms: int = Field(default=0, ge=0)
     """How long an output may wait for company. Under load batches form by themselves."""
+    state_linger_ms: int = Field(default=20, ge=0)
+    """The same for states, which nobody waits for but the commit."""
     max_inflight: int = Field(default=512, ge=1)
     """Records whose outputs may be on their way to the broker at the same time."""
     buffer_records: int = Field(default=1024, ge=16)

@@ -67,7 +67,7 @@ def create_app(processor: Processor, settings: EngineSettings) -> Engine:
     table = StateTable(
         app, name="state", key_type=bytes, value_type=bytes, extra_topic_configs=dict(CHANGELOG_CONFIG)
     )
-    table.outbox = engine.outbox
+    table.outbox = engine.statebox
     app.tables.hooks = engine
     app.tables.add(table)
     source = app.topic(

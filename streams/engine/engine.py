@@ -46,7 +46,8 @@ class Engine:
         self.sources = {settings.prefix + name: name for name in processor.sources}
         self.partitions: int | None = None
         """Of every source topic, once known."""
-        self.outbox = Outbox(settings, self.group)
+        self.outbox = Outbox(settings, f"{self.group}-outputs", settings.linger_ms)
+        self.statebox = Outbox(settings, f"{self.group}-state", settings.state_linger_ms)
         self.pipeline = Pipeline(self._write, settings.max_inflight)
         self.timers = Timers(
             clock=time.time_ns, next_due=processor.next_due, ready=lambda: self.ready, fire=self.fire
@@ -160,6 +161,7 @@ class Engine:
         async with self._turn:
             pass  # a call of the core that is being sent
         await self.outbox.flush()
+        await self.statebox.flush()
 
     def fail(self, exc: BaseException) -> None:
         """Stop the worker with exit code 1."""

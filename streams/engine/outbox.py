@@ -1,7 +1,8 @@
-"""The way out: one idempotent producer for outputs, dead letters and state.
+"""The way out: an idempotent producer for outputs and dead letters, and another for state.
 
-Everything sent is tracked. The first delivery that fails closes the outbox for good: from then on every
-send and every flush raises, so nothing that depends on it can be acknowledged any more.
+They differ in their haste: an output is awaited and goes at once, a state is needed after a crash only and
+waits a little for company. Everything sent is tracked. The first delivery that fails closes the outbox for
+good: from then on every send and every flush raises, so nothing that depends on it can be acknowledged.
 """
 
 from __future__ import annotations
@@ -93,10 +94,11 @@ class Outbox(Service):  # type: ignore[misc]
 
     mundane_level = "debug"
 
-    def __init__(self, settings: EngineSettings, name: str, **kwargs: Any) -> None:
+    def __init__(self, settings: EngineSettings, name: str, linger_ms: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._settings = settings
         self._name = name
+        self._linger_ms = linger_ms
         self._producer: AIOKafkaProducer | None = None
         self._pending: set[asyncio.Future[Any]] = set()
         self._failure: BaseException | None = None
@@ -109,11 +111,11 @@ class Outbox(Service):  # type: ignore[misc]
     async def on_start(self) -> None:
         producer = AIOKafkaProducer(
             bootstrap_servers=self._settings.bootstrap,
-            client_id=f"{self._name}-outbox",
+            client_id=self._name,
             acks="all",
             enable_idempotence=True,
             compression_type="lz4",
-            linger_ms=self._settings.linger_ms,
+            linger_ms=self._linger_ms,
             max_batch_size=256 * 1024,
             max_request_size=MAX_REQUEST_BYTES,
             request_timeout_ms=int(self._settings.request_timeout_s * 1000),

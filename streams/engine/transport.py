@@ -6,6 +6,7 @@ names that they lean on changes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Final
 
@@ -16,6 +17,8 @@ from mode import Service
 FETCH_MAX_WAIT_MS: Final = 100
 """Faust's 1500 delays a partition that was drained while a fetch for the others was on its way."""
 COORDINATOR_CHECK_S: Final = 1.0
+DRAIN_SLICE: Final = 50
+"""Messages delivered between two turns of the event loop."""
 
 
 class EngineConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
@@ -75,6 +78,36 @@ class EngineConsumer(driver.Consumer):  # type: ignore[misc]
         for state in (self._gap, self._acked, self._acked_index, self._read_offset, self._committed_offset):
             for tp in revoked:
                 state.pop(tp, None)
+
+    async def _drain_messages(self, fetcher: Any) -> None:
+        """Faust's loop without the four tasks that it makes for each message to be able to stop waiting for
+        one that can't be delivered: here only when it can't be delivered at once."""
+        stopping = self._stopped.is_set, fetcher._stopped.is_set
+        acks_enabled_for = self.app.topics.acks_enabled_for
+        try:
+            while not any(stopped() for stopped in stopping):
+                number = 0
+                async for tp, message in self.getmany(timeout=1.0):
+                    number += 1
+                    if number % DRAIN_SLICE == 0:
+                        await asyncio.sleep(0)
+                    offset, read = message.offset, self._read_offset[tp]
+                    if read is not None and offset < read:
+                        continue  # fetched before a seek
+                    if read and offset - read > 1 and acks_enabled_for(message.topic):
+                        await self._add_gap(tp, read + 1, offset)  # compaction took what was between
+                    if self.app.flow_control.is_active() and not self._is_full(tp):
+                        await self.callback(message)
+                    else:
+                        await self.wait_first(self.callback(message), self.suspend_flow.wait())
+                    self._read_offset[tp] = offset
+                await asyncio.sleep(0)
+        except (asyncio.CancelledError, *self.consumer_stopped_errors):
+            if not self.app.should_stop:
+                raise
+
+    def _is_full(self, tp: TP) -> bool:
+        return any(channel.queue.full() for channel in self.app.topics._tp_index[tp])
 
     def on_buffer_full(self, tp: TP) -> None:
         """Nothing: a full buffer holds the fetcher by itself. Faust would take the partition out of the

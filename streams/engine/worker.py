@@ -46,8 +46,10 @@ def run_worker(processor: Processor, settings: EngineSettings) -> int:
 
 def make_worker(engine: Engine, loop: asyncio.AbstractEventLoop) -> Any:
     """Faust's worker around the engine. Services start in this order and stop in the reverse one: probes
-    are answered first and last, and the outbox outlives the app, which flushes it."""
-    services = (Health(engine), Preflight(engine), engine.outbox, engine.pipeline, engine.timers)
+    are answered first and last, and the outboxes outlive the app, which flushes them."""
+    services = (
+        Health(engine), Preflight(engine), engine.outbox, engine.statebox, engine.pipeline, engine.timers,
+    )  # fmt: skip
     worker = faust.Worker(
         engine.app,
         *services,

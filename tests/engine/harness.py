@@ -52,14 +52,14 @@ class Worker:
         lines = (line for line in page.splitlines() if line.startswith(f"faultwire_engine_{name}"))
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if "_created" not in line)
 
-    async def reaches(self, name: str, least: float, timeout_s: float = 30.0) -> None:
+    async def reaches(self, name: str, least: float, timeout_s: float = 30.0, every_s: float = 0.02) -> None:
         """Until a metric is that large; raises `AssertionError` with the log."""
         seen = 0.0
         try:
             async with asyncio.timeout(timeout_s):
                 while (seen := await self.metric(name)) < least:
                     assert self.process.returncode is None, self.tail()
-                    await asyncio.sleep(0.02)
+                    await asyncio.sleep(every_s)
         except TimeoutError:
             raise AssertionError(f"{name} is {seen} after {timeout_s} s: {self.tail()}") from None
 

@@ -54,6 +54,7 @@ OVERRIDDEN = [
     (EngineConsumerThread, driver.AIOKafkaConsumerThread, "seek_to_committed"),
     (EngineConsumer, driver.Consumer, "_new_consumer_thread"),
     (EngineConsumer, Consumer, "on_partitions_revoked"),
+    (EngineConsumer, Consumer, "_drain_messages"),
     (EngineConsumer, Consumer, "on_buffer_full"),
     (EngineConsumer, Consumer, "on_buffer_drop"),
     (EngineConsumer, Consumer, "verify_all_partitions_active"),
@@ -136,6 +137,7 @@ async def test_the_names_that_we_touch_exist(engine: Engine) -> None:
     for name in ("thread_loop", "parent_loop", "call_thread", "_ensure_consumer", "_consumer"):
         assert hasattr(consumer._thread, name)
     assert hasattr(engine.app, "_consumer")
+    assert hasattr(engine.app.topics, "_tp_index")
     assert hasattr(engine.app, "consumer_generation_id")
 
 

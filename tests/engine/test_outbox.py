@@ -54,7 +54,7 @@ class Producer:
 
 @pytest.fixture
 async def outbox() -> tuple[Outbox, Producer]:
-    made, producer = Outbox(EngineSettings(), "test"), Producer()
+    made, producer = Outbox(EngineSettings(), "test", linger_ms=0), Producer()
     made._producer = producer
     return made, producer
 

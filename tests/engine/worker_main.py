@@ -59,6 +59,11 @@ def slow_seek() -> None:
     Engine.accept = busy  # type: ignore[method-assign]
 
 
+def stock_drain() -> None:
+    """Faust's own loop from the consumer to the stream (for comparison)."""
+    EngineConsumer._drain_messages = driver.Consumer._drain_messages
+
+
 def changelog_fails() -> None:
     """Every record for the changelog is lost on its way."""
     send = Outbox.send
@@ -104,6 +109,7 @@ def every_raw_topic() -> None:
 SWITCHES: Final[dict[str, Callable[[], None]]] = {
     "stock-recovery": stock_recovery,
     "slow-seek": slow_seek,
+    "stock-drain": stock_drain,
     "changelog-fails": changelog_fails,
     "coordinator-error": coordinator_error,
     "every-raw-topic": every_raw_topic,
