@@ -16,16 +16,20 @@ from streams.coverage import Coverage
 from streams.deadlines import Deadlines
 from streams.engine.api import Output
 from streams.evidence import Evidence, is_finding, rekeyed, within
+from streams.health.node import TICK as HEALTH
+from streams.health.node import HealthBook
 from streams.placement import Placements, Use
 from streams.signals.base import Fact, Reminder
 from streams.signals.context import Context
 from streams.signals.registry import ByKind
 from streams.signals.thresholds import Effective
+from streams.signals.xid_critical import is_reset
 from streams.slots import Slot, Slots
 from streams.telling import signal_event
+from topics.derived import Health
 from topics.events import Event, make
 from topics.ids import fact_id
-from topics.payloads import Heartbeat, Log, Placement, Tick
+from topics.payloads import Check, Heartbeat, Log, Operator, Placement, Tick, Xid
 
 STATE_VERSION = 1
 
@@ -34,10 +38,11 @@ class Node:
     """One node. Not thread-safe; driven by `NodeProcessor`."""
 
     def __init__(
-        self, name: str, cluster: str, thresholds: Effective, by_kind: ByKind, deadlines: Deadlines[Slot]
+        self, name: str, cluster: str, thresholds: Effective, by_kind: ByKind, deadlines: Deadlines[Any]
     ) -> None:
         self.ctx = Context(cluster, name, thresholds)
         self.slots = Slots(self.ctx, by_kind, deadlines)
+        self.health = HealthBook(self.ctx)
         self.evidence = Evidence()
         self.coverage = Coverage()
         self.provenance: str | None = None
@@ -50,16 +55,18 @@ class Node:
         ctx = self.ctx
         ctx.now = now
         ctx.resumed = ctx.resumed or now
-        placements = ctx.placements
+        placements, boot = ctx.placements, ctx.boot_id
         for event in events:
             ctx.learn(event)
             if isinstance(event.data, Heartbeat) and ctx.clock.beat(event.recordedtime or event.time, now):
                 ctx.changed = True
                 self.slots.arm_all()
             if event.provenance is not None:
-                self.provenance = event.provenance
+                self.provenance = self.health.provenance = event.provenance
         if ctx.placements is not placements:
             yield from self._placed(placements, events, now)
+        if boot is not None and ctx.boot_id != boot and ctx.boot_time is not None:
+            yield from self._health(self.health.repaired("reboots", ctx.boot_time))
         for event in events:
             data = event.data
             if isinstance(data, Heartbeat):
@@ -70,18 +77,51 @@ class Node:
             elif isinstance(data, Log):
                 yield from self.evidence.take_log(event, ctx)
             elif isinstance(data, Tick):
-                self.slots.remembered(data.reason)
+                yield from self._ticked(data)
+            elif isinstance(data, Operator):
+                yield from self._health(self.health.operator(event))
             elif is_finding(event):
                 yield from self.evidence.take(event, ctx)
+                if isinstance(data, Check):
+                    yield from self._health(self.health.check(event))
+                elif isinstance(data, Xid) and is_reset(event):
+                    yield from self._health(self.health.repaired("resets", event.time))
         for facts in self.slots.observe(events, now):
             yield from self._tell(facts)
         ctx.samples.seal()
 
     def due(self, slot: Slot, now: int) -> Iterator[Output]:
-        """What time alone made true of one entity, up to `now` in the node's time."""
+        """What time alone made true of one entity, up to `now` in the node's time.
+
+        It only tells. What must move the node's health comes back as a tick, in order with its records.
+        """
         for reminder in self.slots.reminders(slot, now):
             yield self._tick(reminder)
-        yield from self._tell(self.slots.due(slot, now))
+        facts = self.slots.due(slot, now)
+        for fact in facts:
+            if self.health.concerns(fact):
+                yield self._tick(Reminder(fact.time, f"{HEALTH} {slot.detector.name} {slot.entity}"))
+        yield from self._tell(facts, moving_health=False)
+
+    def health_due(self) -> Output | None:
+        """The tick that the node's health wants."""
+        due = self.health.next_due()
+        return None if due is None else self._tick(Reminder(due, HEALTH))
+
+    def _ticked(self, tick: Tick) -> Iterator[Output]:
+        what, _, rest = tick.reason.partition(" ")
+        if what != HEALTH:
+            self.slots.remembered(tick.reason)
+            return
+        detector, _, entity = rest.partition(" ")
+        for fact in self.slots.facts_at(detector, entity, tick.due):
+            event = signal_event(fact, self.ctx, self.provenance)
+            yield from self._health(self.health.take(fact, event.id))
+        yield from self._health(self.health.tick(tick.due))
+
+    def _health(self, events: Iterable[Event[Health]]) -> Iterator[Output]:
+        for event in events:
+            yield Output("health", self.ctx.node, event)
 
     def _tick(self, reminder: Reminder) -> Output:
         ctx = self.ctx
@@ -105,6 +145,7 @@ class Node:
         for facts in self.slots.placed(before, now):
             yield from self._tell(facts)
         latest = max(e.time for e in events if isinstance(e.data, Placement))
+        yield from self._health(self.health.jobs(latest))
         ctx.placements = ctx.placements.without_ended_before(latest - ctx.ns("general", "placement_kept"))
 
     def _coverage(self, uses: Iterable[Use]) -> Iterator[Output]:
@@ -113,7 +154,7 @@ class Node:
             event = signal_event(fact, self.ctx, self.provenance, revision=self.coverage.revision)
             yield rekeyed(event, use.job_id, use.attempt, self.ctx.node)
 
-    def _tell(self, facts: Sequence[Fact]) -> Iterator[Output]:
+    def _tell(self, facts: Sequence[Fact], moving_health: bool = True) -> Iterator[Output]:
         ctx = self.ctx
         for fact in facts:
             mode = ctx.thresholds.mode(fact.signal)
@@ -123,6 +164,8 @@ class Node:
             yield Output("signals", ctx.node, event)
             if mode == "on":
                 yield from self.evidence.take(event, ctx)
+                if moving_health:
+                    yield from self._health(self.health.take(fact, event.id))
 
     def forget(self) -> None:
         self.slots.forget()
@@ -139,6 +182,7 @@ class Node:
                 "coverage": self.coverage.dump(),
                 "evidence": self.evidence.dump(self.ctx),
                 "slots": self.slots.dump(),
+                "health": self.health.dump(),
             }
         )
 
@@ -149,3 +193,5 @@ class Node:
         self.coverage.restore(raw["coverage"])
         self.evidence.restore(raw["evidence"])
         self.slots.restore(raw["slots"])
+        self.health.restore(raw["health"])
+        self.health.provenance = self.provenance

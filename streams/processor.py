@@ -12,6 +12,7 @@ import orjson
 
 from streams.deadlines import Deadlines
 from streams.engine.api import NOTHING, Effects, Output, SourceRef
+from streams.health.node import HealthBook
 from streams.node import STATE_VERSION, Node
 from streams.progress import Progress
 from streams.signals.registry import ByKind, active
@@ -23,6 +24,8 @@ from topics.time import NS_PER_MS, NS_PER_S
 
 SETTLE_NS: Final = 1 * NS_PER_S
 """After a restart a node's deadlines wait this long for records that were waiting to be read."""
+TICK_BACK_NS: Final = 30 * NS_PER_S
+"""A tick that has not come back by then is sent again."""
 RETRY_NS: Final = 250 * NS_PER_MS
 """How often a deadline is looked at again while its partition lags."""
 
@@ -41,7 +44,7 @@ class NodeProcessor:
         self.settings = settings or SignalSettings()
         self._nodes: dict[str, Node] = {}
         self._thresholds: dict[str, tuple[Effective, ByKind]] = {}
-        self._deadlines: Deadlines[Slot] = Deadlines()
+        self._deadlines: Deadlines[Slot | HealthBook] = Deadlines()
         self._progress = Progress()
 
     def on_record(self, key: str, source: SourceRef, events: Sequence[Event[Any]], now: int) -> Effects:
@@ -53,24 +56,33 @@ class NodeProcessor:
         node.partition = source.partition
         come = self._progress.record(source, now)
         outputs = list(node.apply(events, come))
+        self._arm_health(node)
         if not node.ctx.changed:
             return Effects(outputs) if outputs else NOTHING
         return Effects(outputs, node.dump())
 
     def on_due(self, now: int) -> Sequence[Output]:
         outputs: list[Output] = []
-        while (slot := self._deadlines.pop_due(now)) is not None:
-            node = self._nodes[slot.owner.ctx.node]
+        while (owner := self._deadlines.pop_due(now)) is not None:
+            node = self._nodes[owner.ctx.node]
             come = self._come(node, now)
-            due = slot.next_due()
+            due = owner.next_due()
             if due is None:
                 continue
-            due = max(due + node.ctx.clock.offset, slot.held_until)
+            due = max(due + node.ctx.clock.offset, owner.held_until)
             if due > come:
-                self._deadlines.set(slot, due if due > now else now + RETRY_NS)
-                continue
-            outputs += node.due(slot, come - node.ctx.clock.offset)
+                self._deadlines.set(owner, due if due > now else now + RETRY_NS)
+            elif isinstance(owner, HealthBook):
+                tick = node.health_due()
+                outputs += [tick] if tick is not None else []
+                self._deadlines.set(owner, now + TICK_BACK_NS)
+            else:
+                outputs += node.due(owner, come - node.ctx.clock.offset)
         return outputs
+
+    def _arm_health(self, node: Node) -> None:
+        due = node.health.next_due()
+        self._deadlines.set(node.health, None if due is None else due + node.ctx.clock.offset)
 
     def next_due(self) -> int | None:
         return self._deadlines.next()
@@ -81,11 +93,13 @@ class NodeProcessor:
         node = self._nodes[key] = self._node(key, raw["cluster"])
         node.held_until = 0
         node.restore(raw)
+        self._arm_health(node)
 
     def drop(self, key: str) -> None:
         node = self._nodes.pop(key, None)
         if node is not None:
             node.forget()
+            self._deadlines.set(node.health, None)
 
     def __len__(self) -> int:
         return len(self._nodes)

@@ -42,6 +42,10 @@ class Slot:
         self.corrections = Corrections()
         self.encoded: bytes | None = None
 
+    @property
+    def ctx(self) -> Context:
+        return self.owner.ctx
+
     def facts(self, start: int, end: int) -> list[Fact]:
         return self.detector.facts(self.entity, self.state, start, end, self.owner.ctx)
 
@@ -62,7 +66,7 @@ class Slot:
 class Slots:
     """All slots of one node. `ctx.changed` is raised when something must survive a restart."""
 
-    def __init__(self, ctx: Context, by_kind: ByKind, deadlines: Deadlines[Slot]) -> None:
+    def __init__(self, ctx: Context, by_kind: ByKind, deadlines: Deadlines[Any]) -> None:
         self.ctx = ctx
         self._by_kind = by_kind
         self.by_detector: dict[str, dict[str, Slot]] = {d.name: {} for d in DETECTORS}
@@ -145,6 +149,11 @@ class Slots:
         slot.told_until(now)
         self.arm(slot)
         return facts
+
+    def facts_at(self, detector: str, entity: str, time: int) -> list[Fact]:
+        """What became true of an entity at that very time, as it is known now."""
+        slot = self.by_detector.get(detector, {}).get(entity)
+        return slot.facts(time, time) if slot is not None else []
 
     def reminders(self, slot: Slot, now: int) -> list[Reminder]:
         """What falls due up to `now` and must be remembered."""

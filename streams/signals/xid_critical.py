@@ -30,6 +30,12 @@ def is_critical(data: Xid) -> bool:
     )
 
 
+def is_reset(event: Event[Xid]) -> bool:
+    """The driver takes back what it wanted done: the GPU was reset."""
+    data = event.data
+    return data.xid == RECOVERY_CHANGED and (data.recovery_action or "").lower() == "none" and trusted(event)
+
+
 class XidCritical(LatchDetector):
     name: ClassVar[str] = "xid_critical"
     signal: ClassVar[str] = "xid_critical"
@@ -44,7 +50,7 @@ class XidCritical(LatchDetector):
         data = event.data
         if not isinstance(data, Xid) or not trusted(event):
             return
-        if data.xid == RECOVERY_CHANGED and (data.recovery_action or "").lower() == "none":
+        if is_reset(event):
             if event.subject in ctx.known[self.name]:
                 yield event.subject, LatchObs(event.time, END, event.id)
         elif is_critical(data):

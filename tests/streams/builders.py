@@ -177,6 +177,18 @@ class Fleet:
             self.store[node] = effects.state
         return self.outputs[before:]
 
+    def _emit(self, outputs: Sequence[Output]) -> None:
+        """What deadlines caused; ticks come back as records, as they would on Kafka."""
+        self.outputs += outputs
+        for output in outputs:
+            if output.topic == "raw.node":
+                self.offset += 1
+                source = SourceRef("raw.node", 0, self.offset, self.now)
+                effects = self.owner(output.key).on_record(output.key, source, [output.event], self.now)
+                self.outputs += effects.outputs
+                if effects.state is not None:
+                    self.store[output.key] = effects.state
+
     def play(self, events: Iterable[Event[Any]]) -> None:
         for event in sorted(events, key=lambda e: e.time):
             self.put(event)
@@ -193,7 +205,7 @@ class Fleet:
                 break
             self.now = max(self.now, due)
             for processor in self.processors:
-                self.outputs += processor.on_due(self.now)
+                self._emit(processor.on_due(self.now))
         self.now = max(self.now, moment)
 
     def restart(self, processors: int | None = None) -> None:

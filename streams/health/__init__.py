@@ -1,0 +1,1 @@
+"""The health of a node: a state machine whose whole table is data."""
