@@ -34,6 +34,7 @@ _STREAM: Final = re.compile(
   | \[(?!rank\d)[A-Za-z_]{{1,24}}(?P<local_rank>\d{{1,4}})\]:\ ?              # torchrun --tee
   | {_DATE}\ std(?:out|err)\ [FP]\ ?                                          # container runtime
   | \([A-Za-z_][\w.:]{{0,60}}\ pid=\d{{1,10}}(?:,\ ip=[\w.:]{{1,60}})?\)\ ?   # Ray
+  | \(raylet(?:,\ ip=[\w.:]{{1,60}})?\)\ ?
   | \ {{0,6}}(?P<task>\d{{1,7}}):\ (?=\S)                                     # srun --label
   | (?=[\w.-]{{0,60}}\d)(?!(?:step|iter|epoch|batch|line|version|v|srun|slurmstepd)[\d_-])
     (?![\w.-]{{0,60}}\.(?:log|out|err|txt|md|py|json):)

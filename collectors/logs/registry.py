@@ -48,6 +48,7 @@ STARTS: Final = (
     "launcher: ", "srun: ", "config: ", "args: ", "world_size", "nfs: ", "Lustre: ", "Warning ", "Normal ",
     "Training ", "training ", "[after training", "[exiting", "exiting program", "`Trainer", "Validation",
     "terminate called", "!!!", "MPI_ABORT", "  distributed_timeout", "RESOURCE_EXHAUSTED", "grad",
+    "scancel: ", "kueue", "Workload ", "workload ", "kubelet", "Pod ", "pod ", "Train Epoch",
     "cp: ", "mv: ", "tar: ", "rsync: ", "bash: ", "mkdir: ", "cat: ", "dd: ",
 )  # fmt: skip
 

@@ -40,7 +40,8 @@ _TEXTS: Final = "|".join(
     sorted((re.escape(text) for e in cuda_errors() for text in e.texts), key=len, reverse=True)
 )
 _SHAPE: Final = (
-    r"(?:CUDA (?:driver |runtime )?error|CUDA Error|Cuda error|cuda runtime error|CUDART error)"
+    r"(?:CUDA (?:driver |runtime )?error|CUDA Error|Cuda error|cuda runtime error|CUDART error"
+    r"|Triton Error \[CUDA\])"
     r"(?: ?\(?(?P<number>\d{1,5})\)?)? ?(?:[:=] ?|(?=['(]))"
     rf"(?:['(]?(?P<known>{_TEXTS})"
     r"|(?P<name>CUDA_ERROR_\w{2,60}|CUBLAS_STATUS_\w{2,40}|CUDNN_STATUS_\w{2,60})|(?P<other>.{0,200}))"
@@ -95,6 +96,12 @@ PATTERNS: Final = (
         named("cuda.oom", means="memory"),
     ),
     pattern(
+        ("uda failure ", "CUDA failure ", "uda error ", "CUDA error "),
+        rf"(?:Test |Failed: )?C(?:UDA|uda) (?:failure|error) (?:at )?[\w./+-]{{1,200}}:\d{{1,7}} "
+        rf"(?:code=\d{{1,5}}\(\w{{1,60}}\) )?['\"](?P<name>{_TEXTS})['\"]",
+        _known,
+    ),
+    pattern(
         (
             "CUDA error",
             "CUDA Error",
@@ -103,6 +110,7 @@ PATTERNS: Final = (
             "Cuda error",
             "cuda runtime error",
             "CUDART error",
+            "rror [CUDA]",
         ),
         _SHAPE,
         _line,

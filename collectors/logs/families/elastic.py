@@ -108,7 +108,8 @@ PATTERNS: Final = (
     ),
     pattern(
         "SIG",
-        r"(?:\w{1,20} )?[Pp]rocess (?P<pid><INT>) did not exit after SIGKILL(?: within (?P<waited_s><INT>) "
+        r"(?:\w{1,20} )?[Pp]rocess (?P<pid><INT>)(?: \([^)]{1,60}\))? did not exit after SIGKILL(?: within "
+        r"(?P<waited_s><INT>) "
         r"?s)?",
         "elastic.not_exiting",
     ),

@@ -77,8 +77,15 @@ def _reason(match: re.Match[str], _line: Line) -> Found:
 PATTERNS: Final = (
     pattern(
         "eason",
-        rf"{_HOLDERS}.{{0,1500}}?[Rr]eason\"?\s{{0,20}}[=:]\s{{0,20}}\"?(?P<reason>{_WORDS})\b",
+        rf"{_HOLDERS}.{{0,1500}}?[Rr]eason\"?\s{{0,20}}[=: ]\s{{0,20}}\"?(?P<reason>{_WORDS})\b",
         _reason,
+    ),
+    pattern(
+        ("kueue", "Workload ", "workload ", "kubelet", "Pod ", "pod "),
+        rf"{_HOLDERS}.{{0,200}}?\b(?:Evicted|DisruptionTarget|terminated|Terminated|Failed|status)\b"
+        rf"(?:=True| with| by)?[\s:(,=\"-]{{1,6}}(?P<reason>{_WORDS})\b",
+        _reason,
+        on="body",
     ),
     pattern(
         ("Warning ", "Normal "),

@@ -300,8 +300,8 @@ PATTERNS: Final = (
     ),
     pattern(
         "essage truncated",
-        _F + r"(?:From \S{1,80} )?[Mm]essage truncated ?: received (?P<received><INT>) bytes instead of "
-        r"(?P<expected><INT>)",
+        _F + r"(?:NET/Socket : )?(?:From |peer )?(?:(?P<peer>[^\s:][^\s]{0,120}) )?[Mm]essage truncated ?: "
+        r"receiv(?:ed|ing) (?P<received><INT>) bytes instead of (?P<expected><INT>)",
         "nccl.message_truncated",
         nccl=True,
     ),
@@ -351,7 +351,7 @@ PATTERNS: Final = (
     ),
     pattern(
         ("NCCL error", "NCCL Error", "NCCL failure"),
-        rf"NCCL (?:[Ee]rror|failure)\b.{{0,300}}?(?:{_ANY_RESULT})(?=[,:.\s]|$)",
+        rf"(?:Test )?NCCL (?:[Ee]rror|failure)\b.{{0,300}}?(?:{_ANY_RESULT})(?=[,:.\s]|$)",
         _result,
     ),
     pattern(

@@ -316,8 +316,9 @@ PATTERNS: Final = (
         "pytorch.store_error",
     ),
     pattern(
-        "recvValue failed",
-        r"(?:TCPStore: )?recvValue failed on SocketImpl\(.{0,200}?(?:remote=\[?(?P<peer>[^\],)]{1,100}))?",
+        " failed on SocketImpl",
+        r"(?:TCPStore: )?(?:recv|send)\w{1,20} failed on SocketImpl\(.{0,200}?(?:remote=\[?"
+        r"(?P<peer>[^\],)]{1,100}))?",
         "pytorch.store_error",
     ),
     pattern(
@@ -326,6 +327,12 @@ PATTERNS: Final = (
         "pytorch.store_error",
     ),
     pattern("rror: Socket Timeout", r"(?P<error>Socket Timeout)\s*$", "pytorch.store_error"),
+    pattern(
+        ("DistNetworkError: ", "DistStoreError: "),
+        r"(?:torch\.distributed\.)?Dist(?:Network|Store)Error: (?P<error>.{1,300})",
+        "pytorch.store_error",
+        on="body",
+    ),
     pattern(
         "failed to bind",
         r"(?:\[c10d\] )?The server socket has failed to (?P<error>bind to \S{1,80}.{0,120})",

@@ -105,7 +105,7 @@ PATTERNS: Final = (
     ),
     pattern(
         ("error: Exceeded", "error: Job ", "error: Step ", "error: StepId="),
-        _SAYS + r"(?:[\w=.]{1,40} )?[Ee]xceeded (?:job|step) memory limit",
+        _SAYS + r"(?:(?:Job|Step) [\w.]{1,40} |StepId=[\w.]{1,40} )?[Ee]xceeded (?:job |step )?memory limit",
         "slurm.oom",
         on="body",
     ),
@@ -148,6 +148,18 @@ PATTERNS: Final = (
         "srun: error: ",
         r"srun: error: Timed out waiting for job step to complete",
         named("slurm.step_timeout", teardown=True),
+        on="body",
+    ),
+    pattern(
+        "srun: error: ",
+        r"srun: error: (?P<error>.{0,80}?[Pp]rolog (?:failed|hung).{0,120})",
+        "slurm.launch_failed",
+        on="body",
+    ),
+    pattern(
+        "scancel: ",
+        r"scancel: (?:Terminating|Signal \d{1,2} to|Cancelling) (?:batch )?job (?P<job>[\w.+]{1,40})",
+        named("slurm.cancelled", cause="by_user"),
         on="body",
     ),
     pattern(

@@ -14,8 +14,8 @@ _NUM: Final = (
     r"[-+]?(?:\d{1,12}(?:\.\d{0,20})?(?:[eE][-+]?\d{1,3})?|\.\d{1,20}(?:[eE][-+]?\d{1,3})?"
     r"|[nN]a[nN]|NAN|[iI]nf(?:inity)?|INF)"
 )
-_LOSS: Final = re.compile(rf"[lL]oss['\"]?\s{{0,4}}[:=]?\s{{0,8}}(?P<n>{_NUM})(?![\w.])")
-_GRAD: Final = re.compile(rf"grad(?:ient)?[ _]?norm['\"]?\s{{0,4}}[:=]\s{{0,8}}(?P<n>{_NUM})(?![\w.])")
+_LOSS: Final = re.compile(rf"[lL]oss(?:_step)?['\"]?\s{{0,4}}[:=]?\s{{0,8}}['\"]?(?P<n>{_NUM})(?![\w.])")
+_GRAD: Final = re.compile(rf"grad(?:ient)?[ _]?norm['\"]?\s{{0,4}}[:=]\s{{0,8}}['\"]?(?P<n>{_NUM})(?![\w.])")
 _VALUES: Final = (("loss", _LOSS), ("grad_norm", _GRAD))
 _SKIPPED: Final = re.compile(fill(r"number of skipped iterations: {1,8}(?P<n><INT>)"))
 _NANS: Final = re.compile(fill(r"number of nan iterations: {1,8}(?P<n><INT>)"))

@@ -139,6 +139,27 @@ PATTERNS: Final = (
     ),
     pattern("step=", r"step=(?P<seq><INT>)\s(?=.{0,200}(?:time|tok|lr|tps))", step("plain", *PLAIN_TIMES)),
     pattern(
+        ("loss", "Loss"),
+        r"epoch \d{1,6}: {1,12}(?P<seq><INT>) ?/ ?(?P<total><INT>) loss=",
+        step("fairseq"),
+    ),
+    pattern(("loss", "Loss"), r"\d{1,6}\|(?P<seq><INT>)\|Loss: ", step("torchtune", *BAR_TIMES), on="body"),
+    pattern(
+        ("loss", "Loss"),
+        r"(?:\[[Ee]poch[^\]]{0,40}\] ?)?\[(?:[sS]tep|[Ii]ter(?:ation)?)[ :=]{1,2}(?P<seq><INT>)(?: ?/ ?"
+        r"(?P<total><INT>))?\]"
+        r"(?=.{0,100}?[lL]oss)",
+        step("plain", *PLAIN_TIMES),
+        on="body",
+    ),
+    pattern("step=", r"\[step=(?P<seq><INT>)/(?P<total><INT>)", step("olmo"), on="body"),
+    pattern(
+        "Train Epoch",
+        r"Train Epoch: \d{1,6} \[(?P<seq><INT>)/(?P<total><INT>) ",
+        step("plain"),
+        on="body",
+    ),
+    pattern(
         ("loss", "Loss", "grad"),
         r"(?:(?:lm |train |training |train_|total )?[lL]oss|grad[ _]norm)['\"]?\s{0,4}[:=]\s{0,4}[-+]?"
         r"(?:[nN]a[nN]|NAN|[iI]nf)\b",
