@@ -52,6 +52,8 @@ STARTS: Final = (
     "cp: ", "mv: ", "tar: ", "rsync: ", "bash: ", "mkdir: ", "cat: ", "dd: ",
 )  # fmt: skip
 
+_HEADS: Final = frozenset(start[:3] for start in STARTS)
+
 _NCCL_NOISE: Final = (
     "Channel ", "Trees ", "Ring ", "Connected ", "Setting affinity", "threadThresholds", "P2P Chunksize",
 )  # fmt: skip
@@ -85,7 +87,7 @@ def worth_a_look(text: str) -> bool:
         or "kill" in text
         or "CUDA" in text
         or "atchdog" in text
-        or text.startswith(STARTS)
+        or (text[:3] in _HEADS and text.startswith(STARTS))
     )
 
 
@@ -115,7 +117,7 @@ class Index:
                 for anchor, behind in anchors:
                     if anchor in text:
                         numbers.update(behind)
-        if text.startswith(STARTS) or "NCCL" in text:
+        if (text[:3] in _HEADS and text.startswith(STARTS)) or "NCCL" in text:
             for anchor, behind in self._rest:
                 if anchor in text:
                     numbers.update(behind)

@@ -317,8 +317,8 @@ PATTERNS: Final = (
     ),
     pattern(
         " failed on SocketImpl",
-        r"(?:TCPStore: )?(?:recv|send)\w{1,20} failed on SocketImpl\(.{0,200}?(?:remote=\[?"
-        r"(?P<peer>[^\],)]{1,100}))?",
+        r"(?:TCPStore: )?(?:recv|send)\w{1,20} failed on SocketImpl\("
+        r"(?:.{0,200}?remote=\[?(?P<peer>[^\],)]{1,100}))?",
         "pytorch.store_error",
     ),
     pattern(
