@@ -49,6 +49,8 @@ class Hold(Payload):
     since: Timestamp
     until: Timestamp | None = None
     """It ends by itself then; absent: only when somebody releases it."""
+    finish_begun: bool | None = None
+    """True: nothing new is begun, and what was begun is finished. Else that stops in its middle too."""
 
 
 class Undertaking(Payload):
