@@ -1,15 +1,8 @@
-"""Captures: an incident as a directory (contract, section 6), read into the raw events it holds.
-
-The same parsers as on a live node read the logs here. A structured file that can't be parsed makes the
-capture unreadable (`CaptureError` with file and line); a text log never does: what a parser does not
-know is simply no event.
-"""
+"""Every raw event that a capture directory holds, by the same parsers as on a live node."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,110 +15,32 @@ from collectors.parsers.fabric_manager import FabricManagerParser
 from collectors.parsers.formats import KernelLogError, read_kernel_log
 from collectors.parsers.kernel_log import KernelLogParser
 from collectors.placement import placements
+from faultwire.capture.attempts import Attempts
+from faultwire.capture.files import CaptureFiles
+from faultwire.capture.records import CaptureError
 from topics import ids
 from topics.catalog import RAW_TOPIC_OF_KIND
 from topics.errors import DecodeError
 from topics.events import Event, from_dict
-from topics.payloads import Job, Origin
+from topics.payloads import Origin
 from topics.time import parse_rfc3339
-
-MAX_FILE_BYTES: Final = 1024**3
-"""A larger file in a capture is refused: nobody records a gigabyte of one node's text by intent."""
-
-MAX_LINE_CHARS: Final = 1024 * 1024
 
 UNNAMED: Final = "capture"
 """Cluster name where `cluster.json` gives none."""
 
 
-class CaptureError(Exception):
-    """A capture that can't be read; the message names the file and, where there is one, the line."""
-
-    def __init__(self, path: Path, line: int | None, what: str) -> None:
-        where = f"{path}:{line}" if line is not None else str(path)
-        super().__init__(f"{where}: {what}")
-        self.path = path
-        self.line = line
-
-
-@dataclass(frozen=True, slots=True)
-class RawRecord:
-    """One raw event and the topic and key it has on Kafka."""
-
-    topic: str
-    key: str
-    event: Event[Any]
-
-
-@dataclass(slots=True)
-class Capture:
-    """All raw events of an incident, in event time, each once."""
-
-    path: Path
-    cluster: str
-    records: list[RawRecord]
-    problems: list[str] = field(default_factory=list)
-    """Events that were left out because they do not follow the contract: file, line and reason."""
-
-
-def load(path: Path) -> Capture:
-    """Read a capture directory; raises `CaptureError`."""
-    if not path.is_dir():
-        raise CaptureError(path, None, "no such directory" if not path.exists() else "not a directory")
-    if not any((path / name).exists() for name in ("jobs.jsonl", "nodes", "jobs", "cluster.json")):
-        raise CaptureError(
-            path, None, "not a capture: it has none of jobs.jsonl, nodes/, jobs/, cluster.json"
-        )
-    reader = _Reader(path)
-    events = list(reader.events())
-    unique = {(event.partitionkey, event.id): event for event in events}
-    ordered = sorted(unique.values(), key=lambda e: (e.time, e.type, e.partitionkey, e.id))
-    records = [RawRecord(RAW_TOPIC_OF_KIND[e.kind], e.partitionkey, e) for e in ordered]
-    return Capture(path, reader.cluster, records, reader.problems)
-
-
-class Attempts:
-    """Which attempt of a job a line belongs to: the one that began last before it."""
-
-    def __init__(self, jobs: Iterable[Event[Job]]) -> None:
-        starts: dict[str, dict[int, int]] = {}
-        self._ranks: dict[tuple[str, int], dict[tuple[str, int], int]] = {}
-        for event in jobs:
-            job = event.data
-            began = starts.setdefault(job.job_id, {})
-            at = job.start if job.start is not None else event.time
-            began[job.attempt] = min(at, began.get(job.attempt, at))
-            if job.ranks:
-                self._ranks[job.job_id, job.attempt] = {
-                    (place.node, place.gpu): int(rank)
-                    for rank, place in job.ranks.items()
-                    if isinstance(place.gpu, int) and rank.isdigit()
-                }
-        self._began = {job: sorted((at, a) for a, at in began.items()) for job, began in starts.items()}
-
-    def at(self, job_id: str, time: int) -> tuple[int | None, dict[tuple[str, int], int] | None]:
-        """The attempt, and the global rank of each (node, local rank) where the placement says it.
-
-        A line from before the first attempt is the first one's; an unknown job has no attempt.
-        """
-        began = self._began.get(job_id)
-        if not began:
-            return None, None
-        attempt = next((a for at, a in reversed(began) if at <= time), began[0][1])
-        return attempt, self._ranks.get((job_id, attempt))
-
-
-class _Reader:
-    """Walks one capture directory. Nothing outside it is ever opened."""
+class CaptureReader:
+    """Walks one capture directory; `problems` collects what had to be left out."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root.resolve()
+        self._files = CaptureFiles(root)
+        self.root = self._files.root
         self.problems: list[str] = []
         self.cluster, self.inventory = self._cluster_json()
 
     def events(self) -> Iterator[Event[Any]]:
         jobs = list(self._jobs())
-        nodes = self._folders("nodes")
+        nodes = self._files.folders("nodes")
         said = [event for node in nodes for event in self._node_events(node)]
         yield from jobs
         yield from placements(self.cluster, jobs)
@@ -135,7 +50,7 @@ class _Reader:
         for node in nodes:
             yield from self._node_logs(node, reference)
         attempts = Attempts(jobs)
-        for job in self._folders("jobs"):
+        for job in self._files.folders("jobs"):
             yield from self._job_logs(job, attempts)
 
     # -- structured files ----------------------------------------------------------------------------
@@ -144,7 +59,7 @@ class _Reader:
         path = self.root / "cluster.json"
         if not path.is_file():
             return UNNAMED, {}
-        described = self._parse(path, None, self._bytes(path))
+        described = self._files.parse(path, None, self._files.bytes_of(path))
         if isinstance(described, dict):
             described = {"cluster": UNNAMED, "nodes": {}, **described}
         try:
@@ -154,7 +69,7 @@ class _Reader:
 
     def _jobs(self) -> Iterator[Event[Any]]:
         path = self.root / "jobs.jsonl"
-        for number, row in self._json_lines(path):
+        for number, row in self._files.json_lines(path):
             if not isinstance(row, dict) or not isinstance(row.get("time"), str):
                 raise CaptureError(path, number, 'a job needs a "time"')
             data = {k: v for k, v in row.items() if k != "time"}
@@ -176,7 +91,7 @@ class _Reader:
 
     def _node_events(self, node: str) -> Iterator[Event[Any]]:
         path = self.root / "nodes" / node / "events.jsonl"
-        for number, row in self._json_lines(path):
+        for number, row in self._files.json_lines(path):
             for raw in row if isinstance(row, list) else [row]:
                 if isinstance(raw, dict):
                     filled = {"source": f"/{self.cluster}/{node}/capture", **raw, "partitionkey": node}
@@ -229,7 +144,7 @@ class _Reader:
         if (folder / "fabricmanager.log").is_file():
             # after the kernel log, from which the switches' numbers are learnt
             switches = FabricManagerParser(parser.site, provenance="replay")
-            yield from switches.read(line for _, line in self._lines(folder / "fabricmanager.log"))
+            yield from switches.read(line for _, line in self._files.lines(folder / "fabricmanager.log"))
 
     def _kernel_log(
         self, folder: Path, parser: KernelLogParser, reference: int | None
@@ -237,7 +152,7 @@ class _Reader:
         path = folder / "kernel.log"
         boot_time, boot_id = self._boot(folder / "boot.json")
         records = read_kernel_log(
-            (line for _, line in self._lines(path)),
+            (line for _, line in self._files.lines(path)),
             boot_time=boot_time,
             boot_id=boot_id,
             reference=reference,
@@ -253,7 +168,7 @@ class _Reader:
     def _boot(self, path: Path) -> tuple[int | None, str | None]:
         if not path.is_file():
             return None, None
-        boot = self._parse(path, None, self._bytes(path))
+        boot = self._files.parse(path, None, self._files.bytes_of(path))
         if not isinstance(boot, dict) or not isinstance(boot.get("boot_id", ""), str):
             raise CaptureError(path, None, 'expected {"boot_id": "...", "boot_time": "RFC3339"}')
         try:
@@ -265,7 +180,7 @@ class _Reader:
     def _job_logs(self, job: str, attempts: Attempts) -> Iterator[Event[Any]]:
         for path in sorted((self.root / "jobs" / job).glob("*.log")):
             extractors: dict[int | None, LogExtractor] = {}
-            for number, text in self._lines(path):
+            for number, text in self._files.lines(path):
                 if not text.strip():
                     continue
                 try:
@@ -286,44 +201,6 @@ class _Reader:
     @staticmethod
     def _replayed(events: list[Event[Any]]) -> Iterator[Event[Any]]:
         return (event.model_copy(update={"provenance": "replay"}) for event in events)
-
-    # -- files ---------------------------------------------------------------------------------------
-
-    def _folders(self, name: str) -> list[str]:
-        folder = self.root / name
-        if not folder.is_dir():
-            return []
-        return sorted(e.name for e in os.scandir(folder) if e.is_dir(follow_symlinks=False))
-
-    def _json_lines(self, path: Path) -> Iterator[tuple[int, Any]]:
-        if path.is_file():
-            for number, line in self._lines(path):
-                if line.strip():
-                    yield number, self._parse(path, number, line.encode("utf-8", "surrogateescape"))
-
-    def _lines(self, path: Path) -> Iterator[tuple[int, str]]:
-        self._inside(path)
-        with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-            for number, line in enumerate(file, 1):
-                yield number, line.rstrip("\r\n")[:MAX_LINE_CHARS]
-
-    def _bytes(self, path: Path) -> bytes:
-        self._inside(path)
-        return path.read_bytes()
-
-    def _inside(self, path: Path) -> None:
-        """A link that leads out of the capture, or a file beyond all reason, is refused."""
-        if not path.resolve().is_relative_to(self.root):
-            raise CaptureError(path, None, "leads outside the capture")
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise CaptureError(path, None, f"larger than {MAX_FILE_BYTES} bytes")
-
-    @staticmethod
-    def _parse(path: Path, line: int | None, text: bytes) -> Any:
-        try:
-            return orjson.loads(text)
-        except orjson.JSONDecodeError as exc:
-            raise CaptureError(path, line, f"not JSON: {exc}") from exc
 
 
 def _add_switch(raw: dict[str, Any], inventory: Inventory) -> None:
