@@ -44,6 +44,12 @@ STEMS: Final = (
 )  # fmt: skip
 """One of these is in every anchor, except those of lines that are known by how they start."""
 
+_RAREST_FIRST: Final = (
+    "NCCL", "CUDA", "ollective", "atchdog", "eckpoint", "SIG", "ignal", "Traceback", "FAILED", "peer", "kill",
+    ": line ", "%|", "eason", "imed out", "step", "oss", "ail", "srun: ", "rror: ", "rror",
+)  # fmt: skip
+"""An anchor stands behind the rarest stem in it, so that a common word brings few searches."""
+
 STARTS: Final = (
     "launcher: ", "srun: ", "config: ", "args: ", "world_size", "nfs: ", "Lustre: ", "Warning ", "Normal ",
     "Training ", "training ", "[after training", "[exiting", "exiting program", "`Trainer", "Validation",
@@ -100,10 +106,10 @@ class Index:
         for number, one in enumerate(self._ordered):
             for anchor in one.anchors:
                 by_anchor.setdefault(anchor, []).append(number)
-        groups: dict[str, list[tuple[str, list[int]]]] = {stem: [] for stem in STEMS}
+        groups: dict[str, list[tuple[str, list[int]]]] = {stem: [] for stem in _RAREST_FIRST}
         self._rest: Final[list[tuple[str, list[int]]]] = []
         for anchor, numbers in by_anchor.items():
-            stem = next((s for s in STEMS if s in anchor), None)
+            stem = next((s for s in _RAREST_FIRST if s in anchor), None)
             (self._rest if stem is None else groups[stem]).append((anchor, numbers))
         self._groups: Final = tuple((stem, tuple(anchors)) for stem, anchors in groups.items())
 
@@ -111,17 +117,15 @@ class Index:
         at = text.find("NCCL INFO ")
         if at >= 0 and text.startswith(_NCCL_NOISE, at + len("NCCL INFO ")):
             return []
-        numbers: set[int] = set()
+        hits: list[list[int]] = []
         for stem, anchors in self._groups:
             if stem in text:
-                for anchor, behind in anchors:
-                    if anchor in text:
-                        numbers.update(behind)
+                hits += [behind for anchor, behind in anchors if anchor in text]
         if (text[:3] in _HEADS and text.startswith(STARTS)) or "NCCL" in text:
-            for anchor, behind in self._rest:
-                if anchor in text:
-                    numbers.update(behind)
-        return [self._ordered[number] for number in sorted(numbers)] if numbers else []
+            hits += [behind for anchor, behind in self._rest if anchor in text]
+        if not hits:
+            return []
+        return [self._ordered[number] for number in sorted({n for behind in hits for n in behind})]
 
 
 _candidates: Final = Index(FAMILIES).candidates

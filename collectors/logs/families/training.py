@@ -119,7 +119,7 @@ PATTERNS: Final = (
     ),
     pattern("completed step: ", r"completed step: (?P<seq><INT>), seconds: ", step("maxtext", MAXTEXT_TIME)),
     pattern(
-        "oss", r"step: {1,8}(?P<seq><INT>) {1,4}loss: {1,8}\S{1,20} .{0,80}?memory: ", step("torchtitan")
+        "loss", r"step: {1,8}(?P<seq><INT>) {1,4}loss: {1,8}\S{1,20} .{0,80}?memory: ", step("torchtitan")
     ),
     pattern("loss': ", r"\{'(?:train_)?loss': ", json_step),
     pattern('loss": ', r"\{.{0,200}?\"(?:train_)?loss\": ", json_step),
