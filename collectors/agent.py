@@ -18,7 +18,7 @@ from collectors.clock import Clock, ClockWatch, Stamps
 from collectors.clock_sync import ClockSync
 from collectors.delivery.record import Outgoing, batches
 from collectors.levels import LevelBoard
-from collectors.reader import Position, Reader, SourceAbsentError, SourceError
+from collectors.reader import Position, Reader, SourceAbsentError, SourceError, Status
 from topics import ids
 from topics.events import Event, make
 from topics.payloads import CollectorStatus, Heartbeat
@@ -43,9 +43,15 @@ driver that hangs would hang the next process too."""
 STATUS_SPACING_S: Final = 1.0
 """A changed status is told at once, but no more often than this."""
 
+ALIVE_S: Final = 5.0
+"""How often the loops are looked at, and the service manager's watchdog is fed."""
+
 
 class Sink(Protocol):
     """Where records go: Kafka, or a terminal."""
+
+    changed: Callable[[], None]
+    """Called when its status has become another one."""
 
     def put(self, items: Sequence[Outgoing]) -> None: ...
     def advance(self, source: str, position: Position) -> None: ...
@@ -81,11 +87,11 @@ class Agent:
     driver_version: Callable[[], str | None] = lambda: None
     clock_sync: Callable[[], ClockSync | None] = lambda: None
     alive: Callable[[], None] = lambda: None
-    """Called every second while the essential loops turn: feeds the service manager's watchdog."""
+    """Called while the essential loops turn: feeds the service manager's watchdog."""
     emitted: Counter[str] = field(default_factory=Counter)
     _sequence: Counter[str] = field(default_factory=Counter)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
-    _versions: dict[str, int] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self) -> None:
         self._stop.set()
@@ -226,17 +232,23 @@ class Agent:
     async def _beat(self) -> None:
         watch = ClockWatch(self.clock)
         loop = asyncio.get_running_loop()
+        for reader in self.readers:
+            reader.health.changed = self._changed.set
+        self.sink.changed = self._changed.set
         await self._looked(self.readers)
         due = loop.time()
         while True:
             self.beat(self._clock_status(watch))
-            self._versions = self._statuses_now()
+            told = self._statuses_now()
             due = max(due + self.heartbeat_interval_s, loop.time())
-            while (left := due - loop.time()) > 0:
-                await asyncio.sleep(min(left, STATUS_SPACING_S))
+            await asyncio.sleep(min(STATUS_SPACING_S, self.heartbeat_interval_s))
+            while (left := due - loop.time()) > 0 and self._statuses_now() == told:
                 self._tell_alive()
-                if self._statuses_now() != self._versions:
-                    break
+                self._changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(left, ALIVE_S)):
+                        await self._changed.wait()
+            self._tell_alive()
 
     async def _looked(self, readers: Sequence[Reader]) -> None:
         """Until each of them has said how it is, for a few seconds at most."""
@@ -258,11 +270,10 @@ class Agent:
         if self.turning():
             self.alive()
 
-    def _statuses_now(self) -> dict[str, Any]:
+    def _statuses_now(self) -> tuple[list[tuple[Status, bool]], Status]:
         monotonic = self.clock.monotonic()
-        told: dict[str, Any] = {r.name: r.health.report(monotonic).status for r in self.readers}
-        told["delivery"] = self.sink.status().status
-        return told
+        told = [(r.health.status, r.health.hung(monotonic)) for r in self.readers]
+        return told, self.sink.status().status
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -37,22 +37,28 @@ class Worker:
         self._stuck = {thread for thread in self._stuck if thread.is_alive()}
         return len(self._stuck)
 
-    async def call(self, function: Callable[[], T], deadline_s: float) -> T:
-        """Run `function` in the thread; raises what it raises, and `HungError` after `deadline_s`."""
+    async def call(
+        self, function: Callable[[], T], deadline_s: float, alive: Callable[[], bool] | None = None
+    ) -> T:
+        """Run `function` in the thread; raises what it raises, and `HungError` after `deadline_s`.
+
+        A function that takes long by intent gives `alive`, which says whether it gets on; it is asked
+        every `deadline_s`.
+        """
         if self.stuck >= self._max_stuck:
             raise HungError(f"{self.stuck} earlier calls still hang; no further one is started")
         jobs = self._jobs or self._start()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         jobs.put((function, future, future.get_loop()))
         try:
-            async with asyncio.timeout(deadline_s):
-                return await future
-        except TimeoutError:
-            self.give_up()
-            raise HungError(f"a call has not returned for {deadline_s:g} s") from None
+            while not (await asyncio.wait([future], timeout=deadline_s))[0]:
+                if alive is None or not alive():
+                    self.give_up()
+                    raise HungError(f"a call has not returned for {deadline_s:g} s")
         except asyncio.CancelledError:
             self.close()
             raise
+        return future.result()
 
     def give_up(self) -> None:
         """Leave the thread to the call that it hangs in."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -68,6 +68,8 @@ class Health:
     lost: int = 0
     lag_s: float | None = None
     version: int = 0
+    changed: Callable[[], None] | None = None
+    """Called when the status has become another one."""
 
     @property
     def fresh(self) -> bool:
@@ -76,8 +78,11 @@ class Health:
 
     def set(self, status: Status, reason: str | None = None) -> None:
         if (status, reason) != (self.status, self.reason):
+            other = status != self.status
             self.status, self.reason = status, reason
             self.version += 1
+            if other and self.changed is not None:
+                self.changed()
 
     def ok(self) -> None:
         self.set("ok")

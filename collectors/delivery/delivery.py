@@ -64,6 +64,7 @@ class Delivery:
         self._newest_of: dict[str, int] = {}
         self._quiet: dict[str, Position] = {}
         self.delivered = Delivered()
+        self.changed: Callable[[], None] = lambda: None
         self._stored = backlog.stored_positions()
         self._newest_of.update(dict.fromkeys(self._stored, backlog.newest))
 
@@ -156,6 +157,7 @@ class Delivery:
             try:
                 self._failure = self._away = None
                 self._connected = True
+                self.changed()
                 await self._pump(link)
             except LinkError as exc:
                 self._lost(str(exc))
@@ -242,3 +244,4 @@ class Delivery:
         if self._away is None:
             log.warning("broker away, events wait on disk: %s", why)
         self._away = (since, why)
+        self.changed()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 import orjson
@@ -17,6 +17,8 @@ from topics.payloads import CollectorStatus
 
 class Screen:
     """Writes to `out`; nothing is remembered, so nothing is marked as read."""
+
+    changed: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out

@@ -65,6 +65,7 @@ class Library:
     monotonic: Callable[[], float] = time.monotonic
     calling: str | None = None
     """What is being asked at the moment, for whoever finds it hanging."""
+    asked_at: float = 0.0
     errors: dict[str, str] = field(default_factory=dict)
     """Last unexpected error by question, e.g. `temperature of GPU-…` -> `Unknown Error`."""
     driver_version: str | None = None
@@ -103,7 +104,7 @@ class Library:
         key = (gpu.uuid, what)
         if self._refused.get(key, -1.0) > self.monotonic():
             return None
-        self.calling = f"{what} of {gpu.uuid}"
+        self.calling, self.asked_at = f"{what} of {gpu.uuid}", self.monotonic()
         try:
             answer = question(gpu.handle)
         except pynvml.NVMLError as exc:
@@ -113,6 +114,10 @@ class Library:
             self.calling = None
         self.errors.pop(f"{what} of {gpu.uuid}", None)
         return answer
+
+    def stuck_s(self) -> float:
+        """How long the question that is being asked has taken."""
+        return self.monotonic() - self.asked_at if self.calling is not None else 0.0
 
     def refuse(self, gpu: Gpu, what: str) -> None:
         """Don't ask this again for a while."""

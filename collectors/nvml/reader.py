@@ -7,6 +7,8 @@ says so once and keeps its name. A call that hangs is reported with what it aske
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,11 +19,10 @@ from collectors.inventory import GpuDevice
 from collectors.levels import LevelBoard
 from collectors.nvml import samples
 from collectors.nvml.library import DriverGoneError, Gpu, GpuLostError, Library
-from collectors.nvml.tables import tables
 from collectors.reader import Emit, Health, SourceAbsentError, SourceFailedError
 from topics import ids, payloads
 from topics.events import Event, make
-from topics.payloads import Nvlink, Payload, Throttle
+from topics.payloads import Payload
 
 LOST_RETRY_S: Final = 60.0
 """A lost GPU comes back only after a reset or reboot: it is asked seldom."""
@@ -32,8 +33,8 @@ class _Seen:
     """What was told last of one GPU."""
 
     mask: int | None = None
-    links: dict[int, Nvlink] = field(default_factory=dict)
-    recovery_action: str | None = None
+    links: dict[int, samples.Values] = field(default_factory=dict)
+    states: dict[int, str] = field(default_factory=dict)
     lost: bool = False
 
 
@@ -77,7 +78,7 @@ class NvmlReader:
         self._seen: dict[str, _Seen] = {}
         self._lost_until: dict[str, float] = {}
         self._wanted: set[str] = set()
-        self._wake = asyncio.Event()
+        self._wake = threading.Event()
 
     def sample_soon(self, uuid: str) -> None:
         """Take a full sample of this GPU now: an event said that something happened to it."""
@@ -88,27 +89,25 @@ class NvmlReader:
         await self._open()
         loop = asyncio.get_running_loop()
         every = self._intervals
-        self.health.max_silence_s = every.deadline_s * 3 + every.throttle_s * 3
-        throttle_due = link_due = sample_due = loop.time()
+        self.health.max_silence_s = every.deadline_s * 3 + max(every.link_s, every.throttle_s) * 2
+        link_due = sample_due = loop.time()
         try:
             while True:
                 self.health.last_turn = self._clock.monotonic()
+                self._wake.clear()
+                wanted, self._wanted = self._wanted, set()
                 now = loop.time()
-                sampling = now >= sample_due
-                if sampling or now >= throttle_due:
-                    await self._throttle(emit, fully=sampling)
-                    throttle_due = now + every.throttle_s
                 if now >= link_due:
                     await self._link(emit)
                     link_due = now + every.link_s
-                if sampling:
+                if now >= sample_due:
+                    await self._throttle(emit, self._alive())
                     await self._sample(emit, self._alive())
                     sample_due = now + every.sample_s
-                elif self._wanted:
-                    wanted, self._wanted = self._wanted, set()
+                elif wanted:
                     await self._sample(emit, [gpu for gpu in self._alive() if gpu.uuid in wanted])
                 self._judge()
-                await self._sleep(min(throttle_due, link_due, sample_due) - loop.time())
+                await self._watch(emit, min(link_due, sample_due))
         except DriverGoneError as exc:
             await self._close()
             raise SourceFailedError(f"the driver went away: {exc}") from exc
@@ -117,11 +116,13 @@ class NvmlReader:
             asked = self._library.calling or "a call"
             self._library = self._make_library()
             raise SourceFailedError(f"NVML hangs: {asked}: {exc}") from exc
+        finally:
+            self._wake.set()
 
     async def once(self, emit: Emit) -> None:
         await self._open()
         try:
-            await self._throttle(emit, fully=True)
+            await self._throttle(emit, self._alive())
             await self._link(emit)
             await self._sample(emit, self._alive())
             self._judge()
@@ -154,16 +155,6 @@ class NvmlReader:
         try:
             await self._worker.call(library.close, self._intervals.deadline_s)
         except HungError:
-            return
-
-    async def _sleep(self, seconds: float) -> None:
-        self._wake.clear()
-        if self._wanted:
-            return
-        try:
-            async with asyncio.timeout(max(0.0, seconds)):
-                await self._wake.wait()
-        except TimeoutError:
             return
 
     def _alive(self) -> list[Gpu]:
@@ -207,49 +198,85 @@ class NvmlReader:
         if events:
             emit(events)
 
-    async def _throttle(self, emit: Emit, *, fully: bool) -> None:
+    async def _watch(self, emit: Emit, until: float) -> None:
+        """The thread looks at the masks on its own, and comes back with the GPUs whose mask has changed."""
+        library, gpus, interval_s = self._library, self._alive(), self._intervals.throttle_s
+        before = {gpu.uuid: self._seen[gpu.uuid].mask for gpu in gpus}
+
+        def differs(gpu: Gpu) -> bool:
+            try:
+                return samples.reasons(library, gpu) != before[gpu.uuid]
+            except GpuLostError:
+                return True
+
+        def look() -> list[Gpu]:
+            while not self._wake.wait(min(interval_s, max(0.0, until - time.monotonic()))):
+                changed = [gpu for gpu in gpus if differs(gpu)]
+                if changed or time.monotonic() >= until:
+                    return changed
+            return []
+
+        deadline_s = self._intervals.deadline_s
+        changed = await self._worker.call(look, deadline_s, alive=lambda: library.stuck_s() < deadline_s)
+        self.health.read(self._clock.realtime())
+        if changed:
+            await self._throttle(emit, changed)
+
+    async def _throttle(self, emit: Emit, gpus: list[Gpu]) -> None:
         library = self._library
-
-        def ask(gpu: Gpu) -> Throttle | None:
-            told = samples.throttle(library, gpu, fully=fully)
-            if told is None or fully or told.mask == self._seen[gpu.uuid].mask:
-                return told
-            return told.model_copy(update={"cumulative_ns": samples.cumulative(library, gpu)})
-
         events = []
-        for gpu, told in await self._each(self._alive(), ask, emit):
+        for gpu, told in await self._each(gpus, lambda gpu: samples.throttle(library, gpu), emit):
+            self._seen[gpu.uuid].mask = told.mask if told else None
             if told is None:
                 self._board.throttle.pop(gpu.uuid, None)
                 continue
             self._board.throttle[gpu.uuid] = told.reasons
-            if fully or told.mask != self._seen[gpu.uuid].mask:
-                self._seen[gpu.uuid].mask = told.mask
-                events.append(self._event(told, f"gpu/{gpu.uuid}", f"{told.mask:#x}"))
+            events.append(self._event(told, f"gpu/{gpu.uuid}", f"{told.mask:#x}"))
         if events:
             emit(events)
 
     async def _link(self, emit: Emit) -> None:
         library, known = self._library, self._links
 
-        def ask(gpu: Gpu) -> list[Nvlink]:
+        def ask(gpu: Gpu) -> list[samples.Values]:
             if gpu.uuid not in known:
                 known[gpu.uuid] = samples.probe_links(library, gpu)
-            return samples.links(library, gpu, known[gpu.uuid])
+            return samples.read_links(library, gpu, known[gpu.uuid])
 
         events = []
-        for gpu, told in await self._each(self._alive(), ask, emit):
-            seen = self._seen[gpu.uuid]
-            for link in told:
-                before = seen.links.get(link.link)
-                self._board.nvlinks[f"{gpu.uuid}/{link.link}"] = link.state
-                if before is not None and not _worth_telling(before, link):
+        for gpu, rows in await self._each(self._alive(), ask, emit):
+            seen = self._seen[gpu.uuid].links
+            quiet = known[gpu.uuid].quiet_columns()
+            for link, row in enumerate(rows):
+                before = seen.get(link)
+                key = f"{gpu.uuid}/{link}"
+                if (
+                    key in self._board.nvlinks
+                    and before is not None
+                    and not _worth_telling(before, row, quiet)
+                ):
                     continue
-                seen.links[link.link] = link
-                if before is not None and before.state != link.state:
-                    link = link.model_copy(update={"previous_state": before.state})  # noqa: PLW2901
-                events.append(self._event(link, f"nvlink/{gpu.uuid}/{link.link}", link.state))
+                event = self._link_event(gpu, link, row)
+                if event is not None:
+                    events.append(event)
         if events:
             emit(events)
+
+    def _link_event(self, gpu: Gpu, link: int, row: samples.Values) -> Event[Any] | None:
+        seen, key = self._seen[gpu.uuid], f"{gpu.uuid}/{link}"
+        told = samples.link_payload(gpu, self._links[gpu.uuid], link, row)
+        if told is None:
+            self._board.nvlinks.pop(key, None)
+            return None
+        before = seen.links.get(link)
+        seen.links[link] = row
+        state, self._board.nvlinks[key] = seen.states.get(link), told.state
+        seen.states[link] = told.state
+        if before == row:
+            return None  # seen again after it could not be
+        if state is not None and state != told.state:
+            told = told.model_copy(update={"previous_state": state})
+        return self._event(told, f"nvlink/{gpu.uuid}/{link}", told.state)
 
     async def _sample(self, emit: Emit, gpus: list[Gpu]) -> None:
         library = self._library
@@ -288,9 +315,7 @@ class NvmlReader:
         self._board.nvlinks.clear()
 
 
-def _worth_telling(before: Nvlink, now: Nvlink) -> bool:
-    if before.state != now.state:
-        return True
-    old, new = before.counters or {}, now.counters or {}
-    quiet = {counter.name for counter in tables().link_counters if not counter.tells}
-    return any(new[name] != old.get(name) for name in new if name not in quiet)
+def _worth_telling(before: samples.Values, now: samples.Values, quiet: set[int]) -> bool:
+    if before == now:
+        return False
+    return any(value != before[column] for column, value in enumerate(now) if column not in quiet)

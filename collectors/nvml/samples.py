@@ -40,19 +40,34 @@ class Links:
     by_field: bool = True
     """States come as field values; else by one call a link."""
 
+    @property
+    def names(self) -> list[str]:
+        """Of the counters, in the order in which they are read."""
+        return [*(counter.name for counter in self.counters), *(name for _, name in self.legacy)]
 
-def throttle(library: Library, gpu: Gpu, *, fully: bool) -> Throttle | None:
-    """Clock-event reasons; with the cumulative times when asked for `fully`."""
+    def quiet_columns(self) -> set[int]:
+        """Columns of a row whose change alone is not worth an event."""
+        return {n for n, counter in enumerate(self.counters, start=1) if not counter.tells}
+
+
+def reasons(library: Library, gpu: Gpu) -> int | None:
+    """The mask of clock-event reasons."""
     mask = library.ask(gpu, "clock event reasons", pynvml.nvmlDeviceGetCurrentClocksEventReasons)
     if mask is None:  # before driver branch 535
         mask = library.ask(gpu, "throttle reasons", pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+    return mask
+
+
+def throttle(library: Library, gpu: Gpu) -> Throttle | None:
+    """Clock-event reasons, and the time under each of them so far."""
+    mask = reasons(library, gpu)
     if mask is None:
         return None
     return Throttle(
         gpu_uuid=gpu.uuid,
         reasons=tables().reasons_of(mask),
         mask=mask,
-        cumulative_ns=cumulative(library, gpu) if fully else None,
+        cumulative_ns=cumulative(library, gpu),
     )
 
 
@@ -90,35 +105,36 @@ def probe_links(library: Library, gpu: Gpu) -> Links:
     return found
 
 
-def links(library: Library, gpu: Gpu, known: Links) -> list[Nvlink]:
-    """State and counters of every link that answers."""
+Values = list[int | float | None]
+
+
+def read_links(library: Library, gpu: Gpu, known: Links) -> list[Values]:
+    """One row a link: its state, then its counters in the order of `Links`."""
     numbers = range(known.count)
     states = _states(library, gpu, known)
     wanted = [(counter.field, link) for link in numbers for counter in known.counters]
     values = library.fields(gpu, "counters of all links", wanted) or [None] * len(wanted)
     width = len(known.counters)
-    names = [counter.name for counter in known.counters]
-    found = []
-    for link, state in zip(numbers, states, strict=True):
-        name = _LINK_STATES.get(int(state)) if state is not None else None
-        if name is None:
-            continue
-        counters = _named(names, values[link * width : (link + 1) * width])
+    rows = [[state, *values[n * width : (n + 1) * width]] for n, state in enumerate(states)]
+    for link, row in enumerate(rows):
         for number, counter in known.legacy:
-            value = library.ask(gpu, f"link counter {counter}", _legacy_counter(link, number))
-            if value is not None:
-                counters = {**(counters or {}), counter: value}
-        found.append(
-            Nvlink(
-                gpu_uuid=gpu.uuid,
-                link=link,
-                state=name,
-                remote=known.remotes.get(link),
-                counters=counters,
-                unsupported=known.unsupported or None,
-            )
-        )
-    return found
+            row.append(library.ask(gpu, f"link counter {counter}", _legacy_counter(link, number)))
+    return rows
+
+
+def link_payload(gpu: Gpu, known: Links, link: int, row: Values) -> Nvlink | None:
+    """What a row of `read_links` says; None for a link that did not answer."""
+    state = _LINK_STATES.get(int(row[0])) if row[0] is not None else None
+    if state is None:
+        return None
+    return Nvlink(
+        gpu_uuid=gpu.uuid,
+        link=link,
+        state=state,
+        remote=known.remotes.get(link),
+        counters=_named(known.names, row[1:]),
+        unsupported=known.unsupported or None,
+    )
 
 
 def health(library: Library, gpu: Gpu) -> payloads.Gpu:

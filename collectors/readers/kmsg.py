@@ -27,7 +27,7 @@ READ_BYTES: Final = 16 * 1024
 BURST: Final = 512
 """Records read in one turn, so that a storm leaves room for the other readers."""
 
-TURN_S: Final = 5.0
+TURN_S: Final = 10.0
 WAITING_TURN_S: Final = 0.25
 """The loop's turn while a group or a storm's window waits for time to pass."""
 
@@ -82,7 +82,7 @@ class KmsgReader:
         loop = asyncio.get_running_loop()
         try:
             loop.add_reader(device, self._readable, device, emit)
-            self.health.max_silence_s = TURN_S * 3
+            self.health.max_silence_s = TURN_S * 2.5
             while True:
                 self.health.last_turn = self._clock.monotonic()
                 self._turn(emit)

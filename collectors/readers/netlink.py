@@ -23,7 +23,7 @@ from topics.events import Event
 
 RECEIVE_BYTES: Final = 64 * 1024
 SOCKET_BUFFER: Final = 1024 * 1024
-TURN_S: Final = 5.0
+TURN_S: Final = 30.0
 BURST: Final = 256
 DUMP_ANSWER_S: Final = 5.0
 

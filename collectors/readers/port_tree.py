@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -59,11 +61,14 @@ class _Files:
     unreadable: set[str] = field(default_factory=set)
     """Those of them that are there."""
 
-    def read(self, name: str) -> str:
+    def raw(self, name: str) -> bytes:
         fd = self.open.get(name)
         if fd is None:
             fd = self.open[name] = os.open(self.directory / name, os.O_RDONLY | os.O_CLOEXEC)
-        return os.pread(fd, 256, 0).decode("ascii", "replace")
+        return os.pread(fd, 256, 0)
+
+    def read(self, name: str) -> str:
+        return self.raw(name).decode("ascii", "replace")
 
     def close(self) -> None:
         for fd in self.open.values():
@@ -79,8 +84,23 @@ class PortTree:
         self._root = sysfs_root / "class/infiniband"
         self._net = sysfs_root / "class/net"
         self._ports: dict[str, _Files] = {}
-        self.reading: str | None = None
+        self._shown: dict[str, bytes] = {}
+        """What each state file showed when `watch` looked last."""
+        self._began = 0.0
+        self._device: str | None = None
+
+    @property
+    def reading(self) -> str | None:
         """Device that a read is going on of."""
+        return self._device
+
+    @reading.setter
+    def reading(self, device: str | None) -> None:
+        self._began, self._device = time.monotonic(), device
+
+    def stuck_s(self) -> float:
+        """How long the read that is going on has taken."""
+        return time.monotonic() - self._began if self._device is not None else 0.0
 
     def discover(self, but: Iterable[str] = ()) -> list[PortInfo] | None:
         """Every port there is, but those of the devices `but`; None when there is no RDMA device class."""
@@ -111,6 +131,27 @@ class PortTree:
         """State of the ports `keys`; files that vanished give a reading with an error."""
         return [self._state(files, now) for key in keys if (files := self._ports.get(key))]
 
+    def watch(
+        self,
+        keys: Sequence[str],
+        interval_s: float,
+        until: float,
+        wake: threading.Event,
+        now: Callable[[], int],
+    ) -> list[PortReading]:
+        """Look at the states every `interval_s` until one shows something new: then those, else none.
+
+        Ends at `until` (monotonic seconds) or when `wake` is set.
+        """
+        while not wake.wait(min(interval_s, max(0.0, until - time.monotonic()))):
+            at = now()
+            new = [files for key in keys if (files := self._ports.get(key)) and self._differs(files)]
+            if new:
+                return [self._state(files, at) for files in new]
+            if time.monotonic() >= until:
+                break
+        return []
+
     def read_fully(self, keys: Iterable[str], now: int, counters: bool) -> list[PortReading]:
         """With physical state, rate and (if asked for) counters, these before the state: an outage that a
         counter tells is then either seen in the state as well, or is over."""
@@ -124,6 +165,19 @@ class PortTree:
         for files in self._ports.values():
             files.close()
         self._ports = {}
+
+    def _differs(self, files: _Files) -> bool:
+        self.reading = files.info.device
+        try:
+            shown = files.raw("state")
+        except OSError:
+            return True  # to be told as it is read again
+        finally:
+            self._device = None
+        if self._shown.get(files.info.key) == shown:
+            return False
+        self._shown[files.info.key] = shown
+        return True
 
     def _state(self, files: _Files, now: int) -> PortReading:
         self.reading = files.info.device

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from collectors.clock import Clock, Stamps
@@ -61,11 +63,13 @@ class PortsReader:
         self._netdevs: dict[str, PortInfo] = {}
         self._hung: dict[str, PortTree] = {}
         """Devices whose read hangs, with the tree that reads them."""
+        self._troubles: dict[str, str] = {}
+        """What is wrong with a port at the moment."""
         self._told_unreadable: dict[str, set[str]] = {}
         self._quiet: set[str] = set()
         """Devices (by BDF) whose counters are left alone."""
         self._kicked: set[str] = set()
-        self._wake = asyncio.Event()
+        self._wake = threading.Event()
         self._restored = False
 
     def port_of_netdev(self, netdev: str) -> PortInfo | None:
@@ -93,35 +97,29 @@ class PortsReader:
         self._restore()
         await self._discover(emit)
         loop = asyncio.get_running_loop()
-        self.health.max_silence_s = self._deadline_s * 2 + self._interval_s * 3
-        state_due = counters_due = loop.time()
-        while True:
-            self.health.last_turn = self._clock.monotonic()
-            if loop.time() >= counters_due:
-                await self._discover(emit)
-                await self._poll(emit, self._ports, fully=True)
-                self._tell_unreadable()
-                counters_due = loop.time() + self._counter_interval_s
-                state_due = loop.time() + self._interval_s
-            elif loop.time() >= state_due:
-                await self._poll(emit, self._ports)
-                state_due = max(state_due + self._interval_s, loop.time())
-            elif self._kicked:
+        self.health.max_silence_s = self._deadline_s * 3 + self._counter_interval_s * 2
+        counters_due = loop.time()
+        try:
+            while True:
+                self.health.last_turn = self._clock.monotonic()
+                self._wake.clear()
                 kicked, self._kicked = self._kicked, set()
-                await self._poll(emit, kicked, fully=True, counters=False)
-            self._wake.clear()
-            if self._kicked:
-                continue
-            try:
-                async with asyncio.timeout(max(0.0, min(state_due, counters_due) - loop.time())):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+                if loop.time() >= counters_due:
+                    await self._discover(emit)
+                    await self._poll(emit, self._ports, counters=True)
+                    self._tell_unreadable()
+                    counters_due = loop.time() + self._counter_interval_s
+                elif kicked:
+                    await self._poll(emit, kicked)
+                else:
+                    await self._watch(emit, counters_due)
+        finally:
+            self._wake.set()
 
     async def once(self, emit: Emit) -> None:
         self._restore()
         await self._discover(emit)
-        await self._poll(emit, self._ports, fully=True)
+        await self._poll(emit, self._ports, counters=True)
         self._worker.close()
 
     # -- inside ---------------------------------------------------------------------------------------
@@ -149,22 +147,36 @@ class PortsReader:
         ports = {info.key: info for info in found or [] if self._wanted(info)}
         gone = [info for key, info in self._ports.items() if key not in ports and info.device not in hung]
         for info in gone:
+            self._troubles.pop(info.key, None)
             self._removed(info, emit)
         self._ports = ports
         self._netdevs = {info.netdev: info for info in ports.values() if info.netdev}
         self._found(list(ports.values()))
 
-    async def _poll(
-        self, emit: Emit, keys: Iterable[str], *, fully: bool = False, counters: bool = True
-    ) -> None:
+    async def _watch(self, emit: Emit, until: float) -> None:
+        """The thread looks at the states on its own, and comes back when one has changed."""
+        tree, keys = self._tree, self._readable(self._ports)
+        look = partial(tree.watch, keys, self._interval_s, until, self._wake, self._stamps.now)
+        try:
+            readings = await self._worker.call(
+                look, self._deadline_s, alive=lambda: tree.stuck_s() < self._deadline_s
+            )
+        except HungError:
+            self._isolate(tree)
+            return
+        events = self._observe(readings)
+        if events:
+            # What a transition is worth telling: physical state and rate at that moment.
+            details = await self._details([_key(event) for event in events])
+            emit([_with(event, details.get(_key(event))) for event in events], self.position())
+
+    async def _poll(self, emit: Emit, keys: Iterable[str], *, counters: bool = False) -> None:
         tree, now = self._tree, self._stamps.now()
-        keys = [key for key in keys if key in self._ports and self._ports[key].device not in self._hung]
-        loud = [key for key in keys if self._ports[key].bdf not in self._quiet]
+        keys = self._readable(keys)
+        loud = [key for key in keys if counters and self._ports[key].bdf not in self._quiet]
+        muted = [key for key in keys if key not in loud]
 
         def read() -> list[PortReading]:
-            if not fully:
-                return tree.read(keys, now)
-            muted = [key for key in keys if key not in loud]
             return tree.read_fully(loud, now, counters) + tree.read_fully(muted, now, counters=False)
 
         try:
@@ -172,17 +184,15 @@ class PortsReader:
         except HungError:
             self._isolate(tree)
             return
-        events, changed = self._observe(readings)
-        if changed and not fully:
-            # What a transition is worth telling: physical state, rate and counters at that moment.
-            again = [key for key in changed if key in loud]
-            details = await self._details(again, now)
-            events = [_with(event, details.get(event.subject.removeprefix("port/"))) for event in events]
-        if events or (fully and counters):
+        events = self._observe(readings)
+        if events or counters:
             emit(events, self.position())
 
-    async def _details(self, keys: list[str], now: int) -> dict[str, PortReading]:
-        tree = self._tree
+    def _readable(self, keys: Iterable[str]) -> list[str]:
+        return [key for key in keys if key in self._ports and self._ports[key].device not in self._hung]
+
+    async def _details(self, keys: list[str]) -> dict[str, PortReading]:
+        tree, now = self._tree, self._stamps.now()
         try:
             readings = await self._worker.call(lambda: tree.read_fully(keys, now, counters=False), 0.25)
         except HungError:
@@ -190,17 +200,16 @@ class PortsReader:
             return {}
         return {reading.info.key: reading for reading in readings}
 
-    def _observe(self, readings: Sequence[PortReading]) -> tuple[list[Event[Any]], list[str]]:
+    def _observe(self, readings: Sequence[PortReading]) -> list[Event[Any]]:
         events: list[Event[Any]] = []
-        changed: list[str] = []
-        troubles: list[str] = []
         for reading in readings:
             info = reading.info
             if reading.state is None:
                 self._tracker.unknown(info.key)
-                troubles.append(f"{info.key}: {reading.error}")
+                self._troubles[info.key] = f"{info.key}: {reading.error}"
                 continue
-            told = self._tracker.seen(
+            self._troubles.pop(info.key, None)
+            events += self._tracker.seen(
                 PortSeen(
                     info.device,
                     info.port,
@@ -216,17 +225,14 @@ class PortsReader:
                     was_up=bool(reading.counters and reading.counters.get("link_downed")),
                 )
             )
-            if told:
-                changed.append(info.key)
-                events += told
-        if readings:
-            self.health.read(self._clock.realtime())
-        self._judge(troubles)
-        return events, changed
+        self.health.read(self._clock.realtime())
+        self._judge()
+        return events
 
-    def _judge(self, troubles: list[str]) -> None:
+    def _judge(self) -> None:
         for device in [d for d, tree in self._hung.items() if tree.reading is None]:
             self._hung.pop(device).close()  # the call has returned after all
+        troubles = list(self._troubles.values())
         troubles += [f"{device}: a read hangs, the device is left alone" for device in self._hung]
         if not troubles:
             self.health.ok()
@@ -249,7 +255,7 @@ class PortsReader:
                 self._tracker.unknown(info.key)
         self._hung[device] = tree
         self._tree = self._make_tree()
-        self._judge([])
+        self._judge()
 
     def _removed(self, info: PortInfo, emit: Emit) -> None:
         seen = PortSeen(
@@ -270,6 +276,10 @@ class PortsReader:
             if new:
                 self._told_unreadable.setdefault(key, set()).update(new)
                 log.warning("counters can't be read port=%s counters=%s", key, ",".join(sorted(new)))
+
+
+def _key(event: Event[Any]) -> str:
+    return event.subject.removeprefix("port/")
 
 
 def _with(event: Event[Any], reading: PortReading | None) -> Event[Any]:

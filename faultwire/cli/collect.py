@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
 from collections.abc import Sequence
@@ -111,6 +112,8 @@ async def _run(agent: Agent, collecting: CollectSettings, *, once: bool) -> bool
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, agent.stop)
+    gc.collect()
+    gc.freeze()  # what was imported stays: no collection needs to look at it again
     manager = ServiceManager.from_environment()
     agent.alive = manager.alive
     server = None

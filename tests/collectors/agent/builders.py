@@ -61,6 +61,7 @@ class RecordingSink:
     advanced: dict[str, Position] = field(default_factory=dict)
     closed: bool = False
     trouble: str | None = None
+    changed: Callable[[], None] = lambda: None
 
     def put(self, items: Sequence[Outgoing]) -> None:
         self.items += items

@@ -17,8 +17,8 @@ from tests.collectors.nvml.fake import BLACKWELL, FakeNode
 from tests.collectors.readers.builders import Collected
 from topics.events import encode_batch
 
-FAST = Intervals(throttle_s=0.02, link_s=0.02, sample_s=0.1, deadline_s=0.5)
-ONE_SAMPLE = Intervals(throttle_s=0.02, link_s=0.02, sample_s=1000.0, deadline_s=0.5)
+FAST = Intervals(throttle_s=0.02, link_s=0.02, sample_s=0.1, deadline_s=2.0)
+ONE_SAMPLE = Intervals(throttle_s=0.02, link_s=0.02, sample_s=1000.0, deadline_s=2.0)
 
 
 def reader(board: LevelBoard | None = None, every: Intervals = FAST, **more: Any) -> NvmlReader:
