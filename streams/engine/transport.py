@@ -79,6 +79,13 @@ class EngineConsumer(driver.Consumer):  # type: ignore[misc]
             for tp in revoked:
                 state.pop(tp, None)
 
+    async def commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
+        """Nothing once something has crashed: the consumer's thread is gone then, and would be waited for."""
+        if self.crashed:
+            return False
+        done: bool = await super().commit(topics, start_new_transaction)
+        return done
+
     async def _drain_messages(self, fetcher: Any) -> None:
         """Faust's loop without the four tasks that it makes for each message to be able to stop waiting for
         one that can't be delivered: here only when it can't be delivered at once."""

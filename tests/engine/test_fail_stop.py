@@ -24,7 +24,7 @@ async def committed(workers: Fleet) -> int:
 async def test_a_failing_core_stops_the_process_and_commits_nothing_of_its_record(workers: Fleet) -> None:
     await send(workers, ["boom"])
     worker = await workers.start()
-    assert await worker.exit_code() == 1
+    assert await worker.exit_code(15) == 1
     assert await committed(workers) == 0
     assert "BoomError" in worker.tail()
 
@@ -35,7 +35,7 @@ async def test_what_came_before_the_failing_record_is_not_lost_and_what_comes_af
     await send(workers, ["emit", "emit", "boom", "emit"])
     for _ in range(2):  # a crash loop must not eat a record each time
         worker = await workers.start()
-        assert await worker.exit_code() == 1
+        assert await worker.exit_code(15) == 1
         assert await committed(workers) <= 2
         assert await workers.counts() == {"node-1": 2}
 
@@ -43,14 +43,14 @@ async def test_what_came_before_the_failing_record_is_not_lost_and_what_comes_af
 async def test_a_failed_changelog_delivery_stops_the_process_and_commits_nothing(workers: Fleet) -> None:
     await send(workers, ["emit"] * 3)
     worker = await workers.start("changelog-fails")
-    assert await worker.exit_code() == 1
+    assert await worker.exit_code(15) == 1
     assert await committed(workers) == 0
     assert "DeliveryError" in worker.tail(200)
 
 
 async def test_a_coordination_error_ends_the_worker_instead_of_freezing_it(workers: Fleet) -> None:
     worker = await workers.start("coordinator-error")
-    assert await worker.exit_code() == 1
+    assert await worker.exit_code(15) == 1
     assert "GroupAuthorizationFailedError" in worker.tail(200)
 
 
@@ -60,7 +60,7 @@ async def test_a_worker_that_never_gets_ready_fails_its_liveness_and_ends(worker
     while worker.process.returncode is None and 503 not in seen:
         seen.add((await worker.get("livez"))[0])
     assert {200, 503} <= seen
-    assert await worker.exit_code() == 1
+    assert await worker.exit_code(15) == 1
     assert "not ready for" in worker.tail()
 
 
@@ -69,7 +69,7 @@ async def test_a_worker_without_its_topics_waits_and_then_says_what_to_do(
 ) -> None:  # type: ignore[no-untyped-def]
     running = Fleet(kafka, topic_prefix, tmp_path)
     worker = await running.start(topics_timeout_s=1)
-    assert await worker.exit_code() == 1
+    assert await worker.exit_code(15) == 1
     assert "faultwire topics create" in worker.tail(200)
 
 

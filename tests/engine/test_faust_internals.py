@@ -54,6 +54,7 @@ OVERRIDDEN = [
     (EngineConsumerThread, driver.AIOKafkaConsumerThread, "seek_to_committed"),
     (EngineConsumer, driver.Consumer, "_new_consumer_thread"),
     (EngineConsumer, Consumer, "on_partitions_revoked"),
+    (EngineConsumer, Consumer, "commit"),
     (EngineConsumer, Consumer, "_drain_messages"),
     (EngineConsumer, Consumer, "on_buffer_full"),
     (EngineConsumer, Consumer, "on_buffer_drop"),
