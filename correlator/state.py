@@ -40,9 +40,8 @@ class Attempt:
     def revision(self, phase: str) -> int:
         return PHASE_BASE[phase] + self.counts.get(phase, 0) + 1
 
-    def to_wire(self) -> dict[str, Any]:
-        return {
-            "store": self.store.to_wire(),
+    def pieces(self) -> list[bytes]:
+        said = {
             "counts": self.counts,
             "phase": self.phase,
             "digest": self.digest,
@@ -52,12 +51,14 @@ class Attempt:
             "urgent": sorted(self.urgent),
             "provenance": self.provenance,
         }
+        return [b'{"said":', orjson.dumps(said), b',"evidence":', *self.store.pieces(), b"}"]
 
     @classmethod
-    def from_wire(cls, number: int, raw: dict[str, Any]) -> Attempt:
+    def from_wire(cls, number: int, whole: dict[str, Any]) -> Attempt:
+        raw = whole["said"]
         return cls(
             number,
-            EvidenceStore.from_wire(raw["store"]),
+            EvidenceStore.decode(whole["evidence"]),
             raw["counts"],
             raw["phase"],
             raw["digest"],
@@ -84,7 +85,11 @@ class JobState:
         return min((d for a in self.attempts.values() if (d := a.next_due()) is not None), default=None)
 
     def encode(self) -> bytes:
-        return orjson.dumps({"attempts": {str(n): a.to_wire() for n, a in sorted(self.attempts.items())}})
+        pieces = [b'{"attempts":{']
+        for number, attempt in sorted(self.attempts.items()):
+            pieces += (b'"%d":' % number, *attempt.pieces(), b",")
+        pieces[-1] = b"}}"
+        return b"".join(pieces)
 
     @classmethod
     def decode(cls, job_id: str, state: bytes) -> JobState:

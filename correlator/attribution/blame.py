@@ -11,7 +11,7 @@ from topics.derived import Culprit
 
 MAX_SUSPECTS: Final = 4
 _TRANSFERS_FAIL: Final = frozenset({"network_hca_port", "network_hca", "network_fabric"})
-_TRANSFER_ERRORS: Final = frozenset(
+TRANSFER_ERRORS: Final = frozenset(
     {"nccl.ib_completion_error", "nccl.async_fatal", "nccl.verbs_error", "nccl.failover_fatal",
      "nccl.ofi_error", "nccl.qp_setup_error"}
 )  # fmt: skip
@@ -37,7 +37,7 @@ def explained_by(root: Symptom, effects: Iterable[Symptom]) -> tuple[Symptom, ..
     if not nodes:  # a switch, a file system, the fabric, all ranks: whatever they touch
         return tuple(effects)
     found = tuple(e for e in effects if e.peer in nodes or e.node in nodes)
-    if root.subdomain in _TRANSFERS_FAIL and not any(e.code in _TRANSFER_ERRORS for e in found):
+    if root.subdomain in _TRANSFERS_FAIL and not any(e.code in TRANSFER_ERRORS for e in found):
         return tuple(e for e in found if e.role != "blame")
     return found
 

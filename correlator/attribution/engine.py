@@ -6,8 +6,6 @@ from collections.abc import Collection
 from hashlib import blake2b
 from typing import Final
 
-import orjson
-
 from correlator.attribution.case import Case
 from correlator.attribution.outcome import Verdict, select
 from correlator.attribution.registry import Body, Rule, all_rules
@@ -91,7 +89,7 @@ def attribution_of(
             "coverage": list(verdict.coverage),
             "rules": list(verdict.rules),
             "ruleset": ruleset_name(chosen),
-            "input_hash": input_hash(view),
+            "input_hash": view.store.digest(),
             "provenance": view.provenance,
         }
     )
@@ -129,9 +127,3 @@ def attribute(
     """The verdict on an attempt as it is known. A function of the set of its evidence."""
     case, verdict = examine(view, rules)
     return attribution_of(view, case, verdict, rules, phase=phase, revision=revision)
-
-
-def input_hash(view: AttemptView) -> str:
-    """Over everything the verdict was computed from; equal for equal evidence in any order."""
-    wire = orjson.dumps(view.store.to_wire(), option=orjson.OPT_SORT_KEYS)
-    return blake2b(wire, digest_size=16).hexdigest()

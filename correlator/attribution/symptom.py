@@ -54,8 +54,8 @@ class Symptom:
     rank: int | None = None
     peer: str | None = None
     """The node that a blame edge points at, or the peer as printed when no node is known for it."""
-    ranks: int = 0
-    """Bit r: rank r said it."""
+    ranks: frozenset[int] = frozenset()
+    """Who said it (the smallest 512)."""
     nodes: frozenset[str] = frozenset()
     """All nodes that it speaks of, when there is more than one."""
     order: int = 5

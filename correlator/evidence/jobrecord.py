@@ -6,7 +6,11 @@ start did; what it leaves out is not thereby gone.
 
 from __future__ import annotations
 
+import zlib
+from base64 import b64decode, b64encode
 from typing import Any, Final
+
+import orjson
 
 from topics.events import Event
 from topics.payloads import Job
@@ -14,15 +18,17 @@ from topics.payloads import Job
 ENDED: Final = frozenset(
     {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY", "REQUEUED"}
 )
+PACK_ABOVE: Final = 4096
 _PHASE: Final = {"PENDING": 0, "RUNNING": 1}
 
 
 class JobRecord:
     """`fields[name] = (order, value)`; the greatest order wins."""
 
-    __slots__ = ("fields",)
+    __slots__ = ("_job", "fields")
 
     def __init__(self) -> None:
+        self._job: Job | None = None
         self.fields: dict[str, tuple[tuple[int, int, str], Any]] = {}
 
     def add(self, event: Event[Job]) -> bool:
@@ -39,24 +45,33 @@ class JobRecord:
             if known is None or known[0] < order:
                 self.fields[name] = (order, value)
                 changed = True
+        if changed:
+            self._job = None
         return changed
 
     def job(self) -> Job | None:
         if not self.fields:
             return None
-        values = {name: value for name, (_, value) in self.fields.items() if not name.startswith("_")}
-        return Job.model_validate(values)
+        if self._job is None:
+            known = self.fields.items()
+            self._job = Job.model_validate({n: value for n, (_, value) in known if not n.startswith("_")})
+        return self._job
 
     def meta(self, name: str) -> Any:
         known = self.fields.get(name)
         return known[1] if known else None
 
-    def to_wire(self) -> dict[str, Any]:
-        return {name: [list(order), value] for name, (order, value) in sorted(self.fields.items())}
+    def to_wire(self) -> Any:
+        """Packed when it is long: thousands of node names say little more than their pattern."""
+        wire = {name: [list(order), value] for name, (order, value) in sorted(self.fields.items())}
+        text = orjson.dumps(wire)
+        return b64encode(zlib.compress(text, 6)).decode() if len(text) > PACK_ABOVE else wire
 
     @classmethod
-    def from_wire(cls, raw: dict[str, Any]) -> JobRecord:
+    def from_wire(cls, raw: Any) -> JobRecord:
         record = cls()
+        if isinstance(raw, str):
+            raw = orjson.loads(zlib.decompress(b64decode(raw)))
         record.fields = {
             name: ((order[0], order[1], order[2]), value) for name, (order, value) in raw.items()
         }

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from correlator.evidence.bounded import Smallest
+
 FURTHEST_BEHIND: Final = 64
 FURTHEST_AHEAD: Final = 8
-MAX_RANK: Final = 1 << 20
+MAX_SPEAKERS: Final = 512
 
 
 class Queue:
@@ -19,18 +21,15 @@ class Queue:
     __slots__ = ("ahead", "behind", "ranks")
 
     def __init__(self) -> None:
-        self.ranks = 0
-        """Bit r: rank r spoke."""
+        self.ranks: Smallest[int] = Smallest(MAX_SPEAKERS)
+        """Who spoke, up to a number that means "many"."""
         self.behind: dict[int, tuple[int, int, str, str]] = {}
         """rank -> (enqueued, time, id, node), the smallest ones"""
         self.ahead: dict[int, int] = {}
         """rank -> enqueued, the greatest ones"""
 
     def add(self, rank: int, enqueued: int, time: int, id_: str, node: str) -> bool:
-        if not 0 <= rank < MAX_RANK:
-            return False
-        changed = not self.ranks >> rank & 1
-        self.ranks |= 1 << rank
+        changed = self.ranks.add(rank)
         item = (enqueued, time, id_, node)
         known = self.behind.get(rank)
         if known is None or item < known:
@@ -52,14 +51,14 @@ class Queue:
         return changed
 
     def count(self) -> int:
-        return self.ranks.bit_count()
+        return len(self.ranks.values)
 
     def most(self) -> int:
         return max(self.ahead.values(), default=0)
 
     def to_wire(self) -> list[Any]:
         return [
-            f"{self.ranks:x}",
+            self.ranks.to_wire(),
             [[rank, *item] for rank, item in sorted(self.behind.items())],
             sorted(self.ahead.items()),
         ]
@@ -67,7 +66,7 @@ class Queue:
     @classmethod
     def from_wire(cls, raw: list[Any]) -> Queue:
         queue = cls()
-        queue.ranks = int(raw[0], 16)
+        queue.ranks = Smallest(MAX_SPEAKERS, raw[0])
         queue.behind = {rank: (enqueued, time, id_, node) for rank, enqueued, time, id_, node in raw[1]}
         queue.ahead = dict(map(tuple, raw[2]))
         return queue

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from correlator.evidence.bounded import Smallest
 from topics.time import NS_PER_S
 
 MINUTE_NS: Final = 60 * NS_PER_S
@@ -17,7 +18,8 @@ PER_MINUTE: Final = 8
 FIRST_MINUTES: Final = 2
 LAST_MINUTES: Final = 10
 MAX_NODES: Final = 256
-"""Names of nodes kept per finding: the alphabetically first ones. Enough to name who is affected."""
+MAX_RANKS: Final = 512
+"""Speakers kept per finding: the smallest names and numbers. Enough to tell few from many."""
 
 
 class Occurrence(NamedTuple):
@@ -37,9 +39,8 @@ class Group:
 
     def __init__(self, key: tuple[str, ...]) -> None:
         self.key = key
-        self.ranks = 0
-        """Bit r is set when rank r said it."""
-        self.nodes: set[str] = set()
+        self.ranks: Smallest[int] = Smallest(MAX_RANKS)
+        self.nodes: Smallest[str] = Smallest(MAX_NODES)
         self._minutes: dict[int, dict[str, Occurrence]] = {}
 
     def add(self, found: Occurrence) -> bool:
@@ -61,19 +62,9 @@ class Group:
         return found
 
     def _note_speaker(self, found: Occurrence) -> bool:
-        changed = False
-        if found.rank is not None and not self.ranks >> found.rank & 1:
-            self.ranks |= 1 << found.rank
-            changed = True
-        if found.node is not None and found.node not in self.nodes:
-            if len(self.nodes) < MAX_NODES:
-                self.nodes.add(found.node)
-                changed = True
-            elif found.node < (last := max(self.nodes)):
-                self.nodes.discard(last)
-                self.nodes.add(found.node)
-                changed = True
-        return changed
+        new_rank = found.rank is not None and self.ranks.add(found.rank)
+        new_node = found.node is not None and self.nodes.add(found.node)
+        return new_rank or new_node
 
     def _wanted(self, minute: int) -> bool:
         if len(self._minutes) < FIRST_MINUTES + LAST_MINUTES:
@@ -103,13 +94,14 @@ class Group:
         return True
 
     def to_wire(self) -> list[Any]:
-        return [list(self.key), f"{self.ranks:x}", sorted(self.nodes), [list(o) for o in self.occurrences()]]
+        seen = [list(o) for o in self.occurrences()]
+        return [list(self.key), self.ranks.to_wire(), self.nodes.to_wire(), seen]
 
     @classmethod
     def from_wire(cls, raw: list[Any]) -> Group:
         group = cls(tuple(raw[0]))
-        group.ranks = int(raw[1], 16)
-        group.nodes = set(raw[2])
+        group.ranks = Smallest(MAX_RANKS, raw[1])
+        group.nodes = Smallest(MAX_NODES, raw[2])
         for time, id_, node, rank, attrs in raw[3]:
             found = Occurrence(time, id_, node, rank, attrs)
             group._minutes.setdefault(time // MINUTE_NS, {})[f"{node}/{rank}"] = found

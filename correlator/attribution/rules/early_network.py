@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from correlator.attribution.blame import TRANSFER_ERRORS
 from correlator.attribution.case import Case
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Strength, Symptom
@@ -25,6 +26,7 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
     low, high = view.budget_band_ns
     broken_failover = any(s.code == "nccl.failover_fatal" for s in case.active)
     until_now = view.end if view.end is not None else view.now
+    failing = {n for s in case.active if s.code in TRANSFER_ERRORS for n in (s.node, s.peer) if n}
 
     def check(s: Symptom) -> Symptom:
         if s.code not in ("port_outage", "nccl.port_error"):
@@ -37,6 +39,8 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
         strength: Strength = "lethal" if length > high else "likely" if length >= low else "none"
         if not s.attrs.get("known", True) and strength == "lethal":
             strength = "likely"
+        if strength == "likely" and view.budget_s is None and s.node not in failing:
+            return _harmless(s, "NCCL's budget is not known, and no transfer of the node failed")
         if strength == "none":
             told = f"{seconds(length):.3g} s, less than the {seconds(low):.3g} s that NCCL keeps trying"
             return _harmless(s, told)

@@ -88,13 +88,11 @@ def collective_desync(case: Case) -> Sequence[Symptom]:
     for operations in seen.values():
         if len(operations) < 2:
             continue
-        by_size = sorted(
-            operations.values(), key=lambda found: (_ranks(found).bit_count(), found[0].sort_key())
-        )
+        by_size = sorted(operations.values(), key=lambda found: (len(_ranks(found)), found[0].sort_key()))
         few = _ranks(by_size[0])
-        total = sum(_ranks(found).bit_count() for found in operations.values())
+        total = sum(len(_ranks(found)) for found in operations.values())
         first = min((s for found in operations.values() for s in found), key=lambda s: s.onset or s.time)
-        minority = [r for r in range(few.bit_length()) if few >> r & 1]
+        minority = sorted(few)
         clear = 0 < len(minority) <= MINORITY * total and len(minority) <= MAX_NAMED
         evidence = tuple(sorted({i for found in operations.values() for s in found for i in s.evidence}))
         named: list[int | None] = [*minority] if clear else [None]
@@ -121,11 +119,8 @@ def collective_desync(case: Case) -> Sequence[Symptom]:
     return case.symptoms
 
 
-def _ranks(found: list[Symptom]) -> int:
-    ranks = 0
-    for s in found:
-        ranks |= s.ranks
-    return ranks
+def _ranks(found: list[Symptom]) -> frozenset[int]:
+    return frozenset(r for s in found for r in s.ranks)
 
 
 @rule(name="ProgressStall", kind="refiner", phase="EARLY", order=5)

@@ -118,7 +118,7 @@ def _symptom(view: AttemptView, group: Group, o: Occurrence, role: LogRole) -> S
         onset=onset,
         rank=rank,
         peer=peer,
-        ranks=group.ranks,
+        ranks=frozenset(group.ranks.values),
         attrs={
             **attrs,
             "group": "|".join(group.key[1:]),

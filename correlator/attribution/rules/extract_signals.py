@@ -64,6 +64,8 @@ def extract_outages(case: Case) -> list[Symptom]:
             continue
         end = span.last_time if span.cleared else None
         start = span.since
+        if span.cleared and span.value is not None:
+            end = start + from_seconds(span.value)
         bound = span.detail.get("upper_bound_s")
         if span.value is None and span.cleared and isinstance(bound, int | float):
             start = end - from_seconds(float(bound)) if end is not None else start

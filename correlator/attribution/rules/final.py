@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Final
 
-from correlator.attribution.blame import edges, ends, explained_by
+from correlator.attribution.blame import MAX_SUSPECTS, edges, ends, explained_by
 from correlator.attribution.case import Case
 from correlator.attribution.outcome import Verdict, insufficient
 from correlator.attribution.registry import outcome_rule, rule
@@ -151,5 +151,7 @@ def coverage_gap(case: Case, verdict: Verdict) -> Verdict:
         }
     )
     if early:
-        return insufficient(case, verdict, tuple(Culprit(node=n, entity="node") for n in early))
+        return insufficient(
+            case, verdict, tuple(Culprit(node=n, entity="node") for n in early[:MAX_SUSPECTS])
+        )
     return verdict

@@ -32,7 +32,7 @@ def same_error(case: Case) -> Sequence[Symptom]:
     for found in groups.values():
         first = min(found, key=lambda s: (s.time, s.sort_key()))
         near = [s for s in found if s.time <= first.time + 60 * NS_PER_S]
-        ranks = first.ranks.bit_count()
+        ranks = len(first.ranks)
         if ranks < 2:
             others = [s for s in near if s is not first]
             changes.update({s: s.demote("SameError", "the same error again") for s in others})
