@@ -134,12 +134,16 @@ async def test_a_traceback_that_stays_without_an_end_is_told_by_time_alone(tmp_p
 
 async def test_of_the_time_before_the_first_start_only_settings_are_told(tmp_path: Path) -> None:
     log, emit = log_of(tmp_path), Collected()
-    append(log, f"NCCL version 2.21.5+cuda12.4\n{REMOTE}\n")
+    old = f"NCCL version 2.21.5+cuda12.4\n{REMOTE}\n"
+    append(log, old)
     async with running(reader(tmp_path, resume=lambda: None), emit):
         await until(lambda: emit.events)
         append(log, REMOTE + "\n")
         await until(lambda: len(emit.events) == 2)
-    assert [e.data.code for e in emit.events] == ["nccl.version", "nccl.remote_error"]
+    assert [(e.data.code, e.data.origin.offset) for e in emit.events] == [
+        ("nccl.version", 0),
+        ("nccl.remote_error", len(old)),
+    ]
 
 
 async def test_a_line_may_say_rank_job_and_time_itself(tmp_path: Path) -> None:
