@@ -7,8 +7,8 @@ and of its end never passes through the state between.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 import orjson
 
@@ -29,7 +29,7 @@ from streams.telling import signal_event
 from topics.derived import Health
 from topics.events import Event, make
 from topics.ids import fact_id
-from topics.payloads import Check, Heartbeat, Log, Operator, Placement, Tick, Xid
+from topics.payloads import Aer, Check, Heartbeat, Kernel, Log, Operator, Payload, Placement, Sxid, Tick, Xid
 
 STATE_VERSION = 1
 
@@ -68,27 +68,36 @@ class Node:
         if boot is not None and ctx.boot_id != boot and ctx.boot_time is not None:
             yield from self._health(self.health.repaired("reboots", ctx.boot_time))
         for event in events:
-            data = event.data
-            if isinstance(data, Heartbeat):
-                if self.coverage.take(event):
-                    ctx.changed = True
-                    uses = [u for u in ctx.placements.uses if within(u, event.time, ctx)]
-                    yield from self._coverage(uses)
-            elif isinstance(data, Log):
-                yield from self.evidence.take_log(event, ctx)
-            elif isinstance(data, Tick):
-                yield from self._ticked(data)
-            elif isinstance(data, Operator):
-                yield from self._health(self.health.operator(event))
-            elif is_finding(event):
-                yield from self.evidence.take(event, ctx)
-                if isinstance(data, Check):
-                    yield from self._health(self.health.check(event))
-                elif isinstance(data, Xid) and is_reset(event):
-                    yield from self._health(self.health.repaired("resets", event.time))
+            handler = _HANDLERS.get(type(event.data))
+            if handler is not None:
+                yield from handler(self, event)
         for facts in self.slots.observe(events, now):
             yield from self._tell(facts)
         ctx.samples.seal()
+
+    def _on_beat(self, event: Event[Heartbeat]) -> Iterator[Output]:
+        if self.coverage.take(event):
+            self.ctx.changed = True
+            yield from self._coverage(u for u in self.ctx.placements.uses if within(u, event.time, self.ctx))
+
+    def _on_log(self, event: Event[Log]) -> Iterator[Output]:
+        yield from self.evidence.take_log(event, self.ctx)
+
+    def _on_finding(self, event: Event[Any]) -> Iterator[Output]:
+        if is_finding(event):
+            yield from self.evidence.take(event, self.ctx)
+
+    def _on_xid(self, event: Event[Xid]) -> Iterator[Output]:
+        yield from self.evidence.take(event, self.ctx)
+        if is_reset(event):
+            yield from self._health(self.health.repaired("resets", event.time))
+
+    def _on_check(self, event: Event[Check]) -> Iterator[Output]:
+        yield from self.evidence.take(event, self.ctx)
+        yield from self._health(self.health.check(event))
+
+    def _on_operator(self, event: Event[Operator]) -> Iterator[Output]:
+        yield from self._health(self.health.operator(event))
 
     def due(self, slot: Slot, now: int) -> Iterator[Output]:
         """What time alone made true of one entity, up to `now` in the node's time.
@@ -108,15 +117,16 @@ class Node:
         due = self.health.next_due()
         return None if due is None else self._tick(Reminder(due, HEALTH))
 
-    def _ticked(self, tick: Tick) -> Iterator[Output]:
+    def _on_tick(self, event: Event[Tick]) -> Iterator[Output]:
+        tick = event.data
         what, _, rest = tick.reason.partition(" ")
         if what != HEALTH:
             self.slots.remembered(tick.reason)
             return
         detector, _, entity = rest.partition(" ")
         for fact in self.slots.facts_at(detector, entity, tick.due):
-            event = signal_event(fact, self.ctx, self.provenance)
-            yield from self._health(self.health.take(fact, event.id))
+            told = signal_event(fact, self.ctx, self.provenance)
+            yield from self._health(self.health.take(fact, told.id))
         yield from self._health(self.health.tick(tick.due))
 
     def _health(self, events: Iterable[Event[Health]]) -> Iterator[Output]:
@@ -195,3 +205,16 @@ class Node:
         self.slots.restore(raw["slots"])
         self.health.restore(raw["health"])
         self.health.provenance = self.provenance
+
+
+_HANDLERS: Final[dict[type[Payload], Callable[[Node, Event[Any]], Iterator[Output]]]] = {
+    Heartbeat: Node._on_beat,
+    Log: Node._on_log,
+    Xid: Node._on_xid,
+    Sxid: Node._on_finding,
+    Aer: Node._on_finding,
+    Kernel: Node._on_finding,
+    Check: Node._on_check,
+    Operator: Node._on_operator,
+    Tick: Node._on_tick,
+}

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
+from topics.nccl import transport_budget_s
 from topics.payloads import NcclSettings, PlacedAttempt
 
 KEPT_LISTS: Final = 32
@@ -31,7 +32,9 @@ class Use:
 
     @property
     def budget_s(self) -> float | None:
-        return self.nccl.budget_s if self.nccl else None
+        """Seconds that a dead path is survived; None when it can't be known."""
+        n = self.nccl
+        return None if n is None else _budget_s(n.version, n.ib_timeout, n.ib_retry_cnt)
 
     def running_at(self, time: int) -> bool:
         return self.since <= time and (self.until is None or time < self.until)
@@ -39,6 +42,8 @@ class Use:
     def uses_port(self, device: str) -> bool:
         return self.ports is None or device in self.ports
 
+
+_budget_s = lru_cache(maxsize=256)(transport_budget_s)
 
 List = tuple[int, frozenset[tuple[str, int]]]
 
@@ -77,11 +82,7 @@ class Placements:
             if until is None:
                 gone = [t for t, named in self.lists if t > at and (use.job_id, use.attempt) not in named]
                 until = min(gone, default=None)
-            yield (
-                use
-                if until == use.until
-                else Use(use.job_id, use.attempt, use.since, until, use.gpus, use.ports, use.nccl)
-            )
+            yield use if until == use.until else replace(use, until=until)
 
     def budget_s(self, device: str, down_since: int) -> float | None:
         """The tightest budget of the attempts that ran over this port when it went down.

@@ -12,8 +12,9 @@ from streams.placement import Placements
 from streams.signals.base import Detector, Fact, Reminder
 from streams.signals.context import Context
 from streams.signals.corrections import Corrections
-from streams.signals.registry import BY_NAME, DETECTORS, ByKind
+from streams.signals.registry import BY_NAME, DETECTORS, SAME_GPU, STEADY, ByKind
 from topics.events import Event
+from topics.payloads import Gpu, Payload
 from topics.time import NS_PER_S
 
 HOLD_NS: Final = 2 * NS_PER_S
@@ -80,15 +81,16 @@ class Slots:
         """
         ctx = self.ctx
         seen: dict[tuple[Detector[Any, Any], str], list[Any]] = {}
+        newest = seen_at = 0
         for event in events:
-            for detector in self._by_kind.get(event.data.kind, ()):
+            newest = max(newest, event.time)
+            seen_at = max(seen_at, event.recordedtime or event.time)
+            for detector in self._readers(event.data):
                 for entity, obs in detector.read(event, ctx):
                     seen.setdefault((detector, entity), []).append(obs)
         if ctx.counters.changed:
             ctx.counters.changed = False
             ctx.changed = True
-        newest = max(event.time for event in events)
-        seen_at = max(event.recordedtime or event.time for event in events)
         stale = ctx.clock.is_stale(seen_at, now)
         upto = newest if stale else max(now - ctx.clock.offset, newest)
         for (detector, entity), observations in seen.items():
@@ -109,6 +111,14 @@ class Slots:
             else:
                 yield self._after(slot, change.state, change.since, upto)
             self.arm(slot)
+
+    def _readers(self, data: Payload) -> Sequence[Detector[Any, Any]]:
+        kind = data.kind
+        if isinstance(data, Gpu) and data.gpu_uuid in self.ctx.beside.same:
+            entity = f"gpu/{data.gpu_uuid}"
+            if not any(entity in self.by_detector[name] for name in STEADY):
+                kind = SAME_GPU
+        return self._by_kind.get(kind, ())
 
     def _after(self, slot: Slot, state: Any, since: int, upto: int) -> list[Fact]:
         """The facts that a new state adds to those already told."""

@@ -132,42 +132,41 @@ def with_operator(health: NodeHealth, said: Operator, time: int, table: HealthTa
         return health
     was_set = health.override.state is not None
     new = replace(health, override=None)
-    row = table.next(new.state, ["released"]) if was_set else None
-    return _entered(new, row.to, time) if row is not None and row.to != "*" else new
+    to = next((t.to for t in table.out_of(new.state) if t.on == "released"), None)
+    return _entered(new, to, time) if was_set and to is not None and to != "*" else new
 
 
-def triggers(health: NodeHealth, now: int, table: HealthTable) -> list[Trigger]:
-    """Everything that holds at `now`."""
-    out: list[Trigger] = []
-    worst = health.worst()
-    if worst is not None:
-        out.append(_TRIGGER_OF[worst])
-        suspicions = [r.since for _, r in health.active if r.grade == "suspect"]
-        if suspicions and now - min(suspicions) >= table.ns("lingering"):
-            out.append("lingering")
-    elif now - max(health.clear_since, health.since) >= table.ns(_clear_of(health.state)):
-        out.append("clear")
-    if health.idle:
-        out.append("idle")
-    if health.failed is not None and health.failed >= health.since:
-        out.append("check_failed")
-    elif health.checked is not None and health.checked >= health.since and worst is None:
-        out.append("check_passed")
-    if worst is not None and min(health.left(table, now).values()) == 0:
-        out.append("exhausted")
-    if now - health.since >= table.ns("validation_timeout"):
-        out.append("timeout")
-    return out
+def holds(health: NodeHealth, trigger: Trigger, now: int, table: HealthTable) -> bool:
+    """Whether a trigger holds at `now`. What operators do is no matter of time: see `with_operator`."""
+    if trigger in {"suspicion", "fault", "silence", "broken"}:
+        worst = health.worst()
+        return worst is not None and _TRIGGER_OF[worst] == trigger
+    if trigger == "lingering":
+        return any(r.grade == "suspect" and now - r.since >= table.ns("lingering") for _, r in health.active)
+    if trigger == "clear":
+        quiet_since = max(health.clear_since, health.since)
+        return not health.active and now - quiet_since >= table.ns(_clear_of(health.state))
+    if trigger == "idle":
+        return health.idle
+    if trigger == "check_failed":
+        return health.failed is not None and health.failed >= health.since
+    if trigger == "check_passed":
+        return health.checked is not None and health.checked >= health.since and not health.active
+    if trigger == "exhausted":
+        return bool(health.active) and min(health.left(table, now).values()) == 0
+    if trigger == "timeout":
+        return now - health.since >= table.ns("validation_timeout")
+    return False
 
 
 def settled(health: NodeHealth, now: int, table: HealthTable) -> tuple[NodeHealth, list[NodeHealth]]:
     """Follow the table until nothing moves any more; also every state passed on the way."""
     passed: list[NodeHealth] = []
     while health.override is None or health.override.state is None:
-        row = table.next(health.state, triggers(health, now, table))
-        if row is None or row.to == "*" or (row.to == "healthy" and health.override is not None):
+        to = next((t.to for t in table.out_of(health.state) if holds(health, t.on, now, table)), None)
+        if to is None or to == "*" or (to == "healthy" and health.override is not None):
             break
-        health = _entered(health, row.to, now)
+        health = _entered(health, to, now)
         passed.append(health)
         if len(passed) > len(table.transition):
             raise RuntimeError(f"the table of transitions goes in circles at {health.state}")

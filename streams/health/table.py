@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from importlib.resources import files
 from typing import Final, Literal, get_args
@@ -77,13 +76,15 @@ class HealthTable(BaseModel):
         return self
 
     def ns(self, parameter: str) -> int:
-        return round(self.parameters[parameter].value * NS_PER_S)
+        return self._ns[parameter]
+
+    @cached_property
+    def _ns(self) -> dict[str, int]:
+        return {name: round(p.value * NS_PER_S) for name, p in self.parameters.items()}
 
     def grade_of(self, signal: str, level: str | None, severity: Severity) -> Grade | None:
         """What a fact means for the node; None: nothing."""
-        for row in self.grade:
-            if row.signal != signal:
-                continue
+        for row in self._grades.get(signal, ()):
             if row.levels is not None and level not in row.levels:
                 continue
             if row.severities is not None and severity not in row.severities:
@@ -92,18 +93,25 @@ class HealthTable(BaseModel):
         return None
 
     def grades_signal(self, signal: str) -> bool:
-        return signal in self._signals
+        return signal in self._grades
 
     @cached_property
-    def _signals(self) -> frozenset[str]:
-        return frozenset(row.signal for row in self.grade)
+    def _grades(self) -> dict[str, list[GradeRow]]:
+        rows: dict[str, list[GradeRow]] = {}
+        for row in self.grade:
+            rows.setdefault(row.signal, []).append(row)
+        return rows
 
-    def next(self, state: HealthState, triggers: Sequence[Trigger]) -> Transition | None:
-        """The first row that leads out of `state` on one of the triggers that hold."""
-        for row in self.transition:
-            if state in row.sources and row.on in triggers and row.to not in {state, "*"}:
-                return row
-        return None
+    def out_of(self, state: HealthState) -> tuple[Transition, ...]:
+        """The rows that lead out of a state, in order."""
+        return self._rows[state]
+
+    @cached_property
+    def _rows(self) -> dict[HealthState, tuple[Transition, ...]]:
+        return {
+            state: tuple(t for t in self.transition if state in t.sources and t.to != state)
+            for state in STATES
+        }
 
 
 @lru_cache(maxsize=1)

@@ -107,6 +107,9 @@ class Detector(ABC, Generic[S, O]):
     signals: ClassVar[tuple[str, ...]]
     kinds: ClassVar[tuple[str, ...]]
     """Raw kinds that it reads."""
+    steady: ClassVar[bool] = False
+    """Of a GPU's full sample it reads only what `beside.same_condition` compares, so a sample that says the
+    same as the one before says nothing to it."""
     uses_placement: ClassVar[bool] = False
     """Facts depend on which attempts use the node, so a placement makes them be computed again."""
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from streams.clock import NodeClock
 from streams.placement import Placements, Use
+from streams.signals.beside import Beside
 from streams.signals.counters import Counters
 from streams.signals.history import History
 from streams.signals.samples import Samples
 from streams.signals.sequences import Sequences
 from streams.signals.thresholds import Effective
 from topics.events import Event
-from topics.payloads import Gpu, Heartbeat, Placement, Xid
+from topics.payloads import Gpu, Heartbeat, Payload, Placement, Xid
 from topics.time import NS_PER_S
 
 KEPT_BEATS: Final = 64
@@ -68,8 +69,8 @@ class Context:
     """The last heartbeat's links, when all of them were well."""
     throttle_read: dict[str, int] = field(default_factory=dict)
     """Per GPU when its throttle counters were read last."""
-    gpu_now: dict[str, tuple[int, Gpu]] = field(default_factory=dict)
-    """The last full sample of each GPU, with its time."""
+    beside: Beside = field(default_factory=Beside)
+    """The last full sample of each GPU."""
     gradients: dict[str, History] = field(default_factory=dict)
     """Per GPU how its memory's temperature used to stand against its core's."""
     sequences: Sequences = field(default_factory=Sequences)
@@ -128,16 +129,6 @@ class Context:
         last = self.beats[-1] if self.beats else None
         return last.nvlinks if last is not None and last.time == beat.time else beat.data.state.nvlinks
 
-    def peers(self, data: Gpu) -> list[Gpu]:
-        """The node's other GPUs of the same model, as last sampled at about the same time."""
-        own = self.gpu_now.get(data.gpu_uuid)
-        oldest = (own[0] if own else self.high_water) - self.ns("general", "peer_sample_age")
-        return [
-            p
-            for uuid, (time, p) in self.gpu_now.items()
-            if uuid != data.gpu_uuid and p.model == data.model and time >= oldest
-        ]
-
     def job_on(self, subject: str, time: int) -> str | None:
         """The job that used this GPU then; None if none did, or it can't be told."""
         jobs = {u.job_id for u in self.placements.uses if u.running_at(time) and self.uses_gpu(u, subject)}
@@ -162,32 +153,32 @@ class Context:
     def learn(self, event: Event[Any]) -> None:
         """Take in what an event says about the node as such."""
         self.high_water = max(self.high_water, event.time)
-        data = event.data
-        if isinstance(data, Heartbeat):
-            self._learn_beat(event, data)
-        elif isinstance(data, Gpu):
-            self.samples.learn(event)
-            known = self.gpu_now.get(data.gpu_uuid)
-            if known is None or event.time >= known[0]:
-                self.gpu_now[data.gpu_uuid] = (event.time, data)
-            self._learn_gpu(data.gpu_uuid, data.index, data.pci_bdf, data.model)
-        elif isinstance(data, Xid):
-            if data.gpu_uuid is not None:
-                self._learn_gpu(data.gpu_uuid, data.gpu_index, data.pci_bdf, None)
-        elif isinstance(data, Placement):
-            self.placements = self.placements.with_list(event.time, data.attempts)
+        learner = _LEARNERS.get(type(event.data))
+        if learner is not None:
+            learner(self, event)
 
-    def _learn_beat(self, event: Event[Any], data: Heartbeat) -> None:
+    def _learn_xid(self, event: Event[Xid]) -> None:
+        data = event.data
+        if data.gpu_uuid is not None:
+            self._learn_device(data.gpu_uuid, data.gpu_index, data.pci_bdf, None)
+
+    def _learn_gpu(self, event: Event[Gpu]) -> None:
+        data = event.data
+        self.samples.learn(event)
+        self.beside.learn(event.time, data, self)
+        self._learn_device(data.gpu_uuid, data.index, data.pci_bdf, data.model)
+
+    def _learn_placement(self, event: Event[Placement]) -> None:
+        self.placements = self.placements.with_list(event.time, event.data.attempts)
+
+    def _learn_beat(self, event: Event[Heartbeat]) -> None:
+        data = event.data
         if self.boot_time is None or data.boot_id != self.boot_id:
             boot = event.time - round(data.uptime_s * NS_PER_S)
             if self.boot_time is None or boot > self.boot_time:
                 self.boot_id, self.boot_time = data.boot_id, boot
                 self.changed = True
         ports: Mapping[str, str] = data.state.ports
-        for name, level in ports.items():
-            if level == "ACTIVE" and self.ports_active.get(name, event.time + 1) > event.time:
-                self.changed |= name not in self.ports_active
-                self.ports_active[name] = event.time
         collectors: Mapping[str, str] = {n: c.status for n, c in data.collectors.items()}
         nvlinks: Mapping[str, str] = data.state.nvlinks
         throttle: Mapping[str, Sequence[str]] = data.state.throttle
@@ -196,13 +187,16 @@ class Context:
             ports = last.ports if ports == last.ports else ports
             collectors = last.collectors if collectors == last.collectors else collectors
             nvlinks = last.nvlinks if nvlinks == last.nvlinks else nvlinks
+            throttle = last.throttle if throttle == last.throttle else throttle
         if nvlinks is data.state.nvlinks:
             for name, level in nvlinks.items():
                 if level == "active":
                     self.link_active(name)
-        if self.beats:
-            last = self.beats[-1]
-            throttle = last.throttle if throttle == last.throttle else throttle
+        if ports is data.state.ports or event.time < self.beats[-1].time:
+            for name, level in ports.items():
+                if level == "ACTIVE" and self.ports_active.get(name, event.time + 1) > event.time:
+                    self.changed |= name not in self.ports_active
+                    self.ports_active[name] = event.time
         beat = Beat(event.time, event.id, ports, collectors, nvlinks, throttle, bool(event.drill))
         if not self.beats or event.time > self.beats[-1].time:
             self.beats.append(beat)
@@ -211,7 +205,7 @@ class Context:
         elif not any(b.time == event.time for b in self.beats):
             insort(self.beats, beat)
 
-    def _learn_gpu(self, uuid: str, index: int | None, bdf: str | None, model: str | None) -> None:
+    def _learn_device(self, uuid: str, index: int | None, bdf: str | None, model: str | None) -> None:
         device = self.gpus.get(uuid)
         if device is None:
             device = self.gpus[uuid] = Device()
@@ -247,3 +241,11 @@ class Context:
 
 def _time(beat: Beat) -> int:
     return beat.time
+
+
+_LEARNERS: Final[dict[type[Payload], Callable[[Context, Event[Any]], None]]] = {
+    Heartbeat: Context._learn_beat,
+    Gpu: Context._learn_gpu,
+    Xid: Context._learn_xid,
+    Placement: Context._learn_placement,
+}

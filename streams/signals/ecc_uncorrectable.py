@@ -15,6 +15,7 @@ class EccUncorrectable(LatchDetector):
     name: ClassVar[str] = "ecc_uncorrectable"
     signal: ClassVar[str] = "ecc_uncorrectable"
     signals: ClassVar[tuple[str, ...]] = ("ecc_uncorrectable",)
+    steady: ClassVar[bool] = True
     kinds: ClassVar[tuple[str, ...]] = ("gpu", "heartbeat")
 
     def level(self, code: int) -> str:

@@ -16,6 +16,7 @@ class FabricState(SampleDetector):
     name: ClassVar[str] = "fabric_state"
     signal: ClassVar[str] = "fabric_state"
     signals: ClassVar[tuple[str, ...]] = ("fabric_state",)
+    steady: ClassVar[bool] = True
 
     def judge(self, data: Gpu, ctx: Context) -> Judged | None:
         if data.fabric_state is None and not data.fabric_health:

@@ -14,6 +14,7 @@ class GpuLost(SampleDetector):
     name: ClassVar[str] = "gpu_lost"
     signal: ClassVar[str] = "gpu_lost"
     signals: ClassVar[tuple[str, ...]] = ("gpu_lost",)
+    steady: ClassVar[bool] = True
 
     def judge(self, data: Gpu, ctx: Context) -> Judged | None:
         return Judged(bool(data.lost))

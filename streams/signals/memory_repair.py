@@ -18,6 +18,7 @@ class RemapPending(SampleDetector):
     name: ClassVar[str] = "remap_pending"
     signal: ClassVar[str] = "remap_pending"
     signals: ClassVar[tuple[str, ...]] = ("remap_pending",)
+    steady: ClassVar[bool] = True
 
     def judge(self, data: Gpu, ctx: Context) -> Judged | None:
         rows = data.remapped_rows
@@ -31,6 +32,7 @@ class RemapFailed(SampleDetector):
     name: ClassVar[str] = "remap_failed"
     signal: ClassVar[str] = "remap_failed"
     signals: ClassVar[tuple[str, ...]] = ("remap_failed",)
+    steady: ClassVar[bool] = True
 
     def judge(self, data: Gpu, ctx: Context) -> Judged | None:
         rows = data.remapped_rows
@@ -47,6 +49,7 @@ class RemapExhausted(SampleDetector):
     name: ClassVar[str] = "remap_exhausted"
     signal: ClassVar[str] = "remap_exhausted"
     signals: ClassVar[tuple[str, ...]] = ("remap_exhausted",)
+    steady: ClassVar[bool] = True
     unit: ClassVar[str] = "banks"
 
     def judge(self, data: Gpu, ctx: Context) -> Judged | None:

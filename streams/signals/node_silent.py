@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple
 
 from streams.signals.base import Change, Detector, Fact, Reminder
 from streams.signals.context import Context
+from streams.signals.thresholds import Effective
 from topics.events import Event
 from topics.time import NS_PER_S, seconds
 
@@ -64,20 +66,25 @@ class NodeSilent(Detector[SilentState, Span]):
     ) -> Change[SilentState]:
         spans = state.spans
         since: int | None = None
+        moved = False
         if state.unsure and ctx.now - ctx.clock.offset < self._due(spans[-1], state, ctx):
             first = min(observations)
             spans = (*spans[:-1], first._replace(first=spans[-1].first))
-            since = first.first
+            since, moved = first.first, True
         for beat in sorted(observations):
             if beat.first < ctx.oldest:
                 ctx.late += 1
                 continue
             merged = self._with(spans, beat, ctx)
             if merged is not spans:
-                spans = merged
+                spans, moved = merged, True
                 since = beat.first if since is None else min(since, beat.first)
-        if since is None:
+        if not moved:
             return Change(state, None)
+        if len(spans) == len(state.spans) and ctx.now - ctx.clock.offset < self._due(
+            state.spans[-1], state, ctx
+        ):
+            since = None  # on time: there is nothing to tell, and nothing was told
         arrived = max(state.arrived, ctx.now - ctx.clock.offset, spans[-1].last)
         usual = len(spans) == len(state.spans) and spans[-1].boot == state.spans[-1].boot
         keep = not usual or spans[-1].last - state.saved >= SAVED_EVERY_NS
@@ -102,8 +109,7 @@ class NodeSilent(Detector[SilentState, Span]):
         return tuple(out)
 
     def _patience(self, span: Span, ctx: Context) -> int:
-        beats = round(ctx.value(SIGNAL, "beats") * span.interval) // 1000 * 1000
-        return max(beats, ctx.ns(SIGNAL, "at_least"))
+        return ctx.thresholds.once((SIGNAL, span.interval), partial(_patience, span.interval))
 
     def facts(self, entity: str, state: SilentState, start: int, end: int, ctx: Context) -> list[Fact]:
         out: list[Fact] = []
@@ -173,3 +179,8 @@ class NodeSilent(Detector[SilentState, Span]):
     def load(self, entity: str, raw: Any) -> SilentState:
         spans, arrived, saved, overdue = raw
         return SilentState(tuple(Span(*s) for s in spans), arrived, saved, overdue, not overdue)
+
+
+def _patience(interval: int, thresholds: Effective) -> int:
+    beats = round(thresholds.value(SIGNAL, "beats") * interval) // 1000 * 1000
+    return max(beats, thresholds.ns(SIGNAL, "at_least"))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from streams.signals.beside import under_load
 from streams.signals.context import Context
 from streams.signals.lines import Judged, SampleDetector, Told
-from streams.signals.load import under_load
 from streams.signals.timeline import Spell
 from topics.payloads import Gpu
 

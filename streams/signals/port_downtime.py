@@ -12,6 +12,7 @@ from typing import Final
 from streams.signals.base import Fact
 from streams.signals.context import Context
 from streams.signals.port_state import PortState
+from streams.signals.thresholds import Effective
 from topics.payloads import Severity
 from topics.time import seconds
 
@@ -19,10 +20,17 @@ SIGNAL: Final = "port_downtime"
 WINDOWS_S: Final = {"1min": 60, "10min": 600, "1h": 3600, "24h": 86400}
 
 
-def rules(ctx: Context) -> list[tuple[int, int, Severity, int]]:
-    """`(window, least, severity, variant)`, durations in ns."""
+Rule = tuple[int, int, Severity, int]
+"""`(window, least, severity, variant)`, durations in ns."""
+
+
+def rules(ctx: Context) -> list[Rule]:
+    return ctx.thresholds.once(SIGNAL, _rules)
+
+
+def _rules(thresholds: Effective) -> list[Rule]:
     return [
-        (window_s * 10**9, ctx.ns(SIGNAL, f"{level}_{name}"), severity, 2 * i + j)
+        (window_s * 10**9, thresholds.ns(SIGNAL, f"{level}_{name}"), severity, 2 * i + j)
         for i, (name, window_s) in enumerate(WINDOWS_S.items())
         for j, (level, severity) in enumerate(_LEVELS)
     ]
@@ -40,7 +48,10 @@ def facts(entity: str, state: PortState, start: int, end: int, ctx: Context) -> 
     last = spells[-1] if spells else None
     drill = any(s.drill for s in spells)
     evidence = (last.start_id,) if last and last.start_id else ()
+    total = ledger.bad_until(end)
     for window, least, severity, variant in rules(ctx):
+        if total < least:
+            continue
         for since, until in ledger.episodes(least, window, start, end):
             for opens, at in ((True, since), (False, until)):
                 if at is None or not start <= at <= end:

@@ -7,6 +7,7 @@ that uses the port. Flaps that only a counter saw have no length, but an upper b
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from streams.signals.base import Fact
@@ -20,17 +21,25 @@ from topics.time import NS_PER_S, seconds
 SIGNAL: Final = "port_outage"
 
 
-def levels(outage: Spell, device: str, ctx: Context) -> list[tuple[str, int, int, Severity]]:
-    """`(level, offset from the start in ns, variant, severity)` in order of the offset."""
-    found: list[tuple[str, int, int, Severity]] = [("1s", ctx.ns(SIGNAL, "short"), 1, "warning")]
-    budget = ctx.placements.budget_s(device, outage.start)
+Level = tuple[str, int, int, Severity]
+"""`(level, offset from the start in ns, variant, severity)`"""
+
+
+def levels(outage: Spell, device: str, ctx: Context) -> tuple[Level, ...]:
+    """What the outage passes while it lasts, in order of the offset."""
+    return _levels(ctx.ns(SIGNAL, "short"), ctx.placements.budget_s(device, outage.start))
+
+
+@lru_cache(maxsize=256)
+def _levels(short: int, budget: float | None) -> tuple[Level, ...]:
+    found: list[Level] = [("1s", short, 1, "warning")]
     if budget is not None:
         found += [
             ("half_budget", _us(budget / 2), 2, "warning"),
             ("budget", _us(budget), 3, "error"),
             ("lethal", _us(budget * UNCERTAIN_UNTIL), 4, "fatal"),
         ]
-    return sorted(found, key=lambda level: level[1:3])
+    return tuple(sorted(found, key=lambda level: level[1:3]))
 
 
 def facts(entity: str, state: PortState, start: int, end: int, ctx: Context) -> list[Fact]:

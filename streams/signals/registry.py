@@ -60,10 +60,15 @@ DETECTORS: Final[tuple[Detector[Any, Any], ...]] = (
 BY_NAME: Final = {d.name: d for d in DETECTORS}
 SIGNALS: Final[tuple[str, ...]] = tuple(s for d in DETECTORS for s in d.signals)
 
+SAME_GPU: Final = "gpu, as before"
+STEADY: Final = tuple(d.name for d in DETECTORS if d.steady)
+
 ByKind = Mapping[str, tuple[Detector[Any, Any], ...]]
 
 
 def active(thresholds: Effective) -> ByKind:
     """Per raw kind the detectors that are not switched off altogether."""
     on = [d for d in DETECTORS if any(thresholds.mode(s) != "off" for s in d.signals)]
-    return {kind: tuple(d for d in on if kind in d.kinds) for kind in {k for d in on for k in d.kinds}}
+    table = {kind: tuple(d for d in on if kind in d.kinds) for kind in {k for d in on for k in d.kinds}}
+    table[SAME_GPU] = tuple(d for d in table.get("gpu", ()) if not d.steady)
+    return table

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import ClassVar, Final
 
+from streams.signals.beside import Sampled
 from streams.signals.context import Context
 from streams.signals.lines import Judged, SampleDetector, Told
-from streams.signals.load import under_load
 from streams.signals.timeline import Spell
 from topics.payloads import Gpu
 
@@ -30,18 +30,20 @@ class Straggler(SampleDetector):
     unit: ClassVar[str] = "1"
 
     def judge(self, data: Gpu, ctx: Context) -> Judged | None:
-        job = ctx.job_on(f"gpu/{data.gpu_uuid}", ctx.high_water)
-        if job is None:
+        own = ctx.beside.own(data.gpu_uuid)
+        if own is None or own.job is None:
             return Judged(False)
-        peers = [
-            p
-            for p in ctx.peers(data)
-            if under_load(p, ctx) and ctx.job_on(f"gpu/{p.gpu_uuid}", ctx.high_water) == job
-        ]
+        clock, power = ctx.beside.best(own)
+        if (own.clock or clock) >= clock * (1 - ctx.value(self.signal, "clock", data.gpu_uuid)) and (
+            own.power or power
+        ) >= power * (1 - ctx.value(self.signal, "power", data.gpu_uuid)):
+            return Judged(False)
+        peers = [p for p in ctx.beside.peers(own, ctx.ns("general", "peer_sample_age")) if p.job == own.job]
         if len(peers) < MIN_PEERS:
             return None
         for what, read in MEASURES.items():
-            share = _behind(data, peers, read, ctx.value(self.signal, what, data.gpu_uuid))
+            limit = ctx.value(self.signal, what, data.gpu_uuid)
+            share = _behind(read(own), [v for p in peers if (v := read(p)) is not None], limit)
             if share is not None:
                 return Judged(True, round(share, 3), what)
         return Judged(False)
@@ -55,19 +57,15 @@ class Straggler(SampleDetector):
         return Told("warning", {"measure": what}, 1 - limit)
 
 
-MEASURES: Final[dict[str, Callable[[Gpu], float | None]]] = {
-    "clock": lambda g: g.sm_clock_mhz,
-    "power": lambda g: g.power_w,
+MEASURES: Final[dict[str, Callable[[Sampled], float | None]]] = {
+    "clock": lambda s: s.clock,
+    "power": lambda s: s.power,
 }
 
 
-def _behind(
-    data: Gpu, peers: Sequence[Gpu], read: Callable[[Gpu], float | None], limit: float
-) -> float | None:
+def _behind(own: float | None, others: Sequence[float], limit: float) -> float | None:
     """Its share of the peers' median if it is behind by more than `limit` and by more than their spread."""
-    own = read(data)
-    others = [v for p in peers if (v := read(p)) is not None]
-    if own is None or len(others) < MIN_PEERS:
+    if own is None or len(others) < MIN_PEERS or own >= max(others) * (1 - limit):
         return None
     middle = median(others)
     spread = median(abs(v - middle) for v in others) * MAD_TO_SIGMA

@@ -12,7 +12,6 @@ from typing import ClassVar, Final
 from streams.signals.context import Context
 from streams.signals.history import History
 from streams.signals.lines import Judged, SampleDetector, Told
-from streams.signals.load import under_load
 from streams.signals.timeline import Spell
 from topics.payloads import Gpu
 
@@ -26,38 +25,31 @@ class ThermalGradient(SampleDetector):
     unit: ClassVar[str] = "K"
 
     def judge(self, data: Gpu, ctx: Context) -> Judged | None:
-        own = gradient(data)
-        if own is None or not under_load(data, ctx):
+        own = ctx.beside.own(data.gpu_uuid)
+        if own is None or own.gradient is None or not own.working:
             return None
-        peers = [
-            g
-            for p in ctx.peers(data)
-            if (g := gradient(p)) is not None and under_load(p, ctx)
-        ]  # fmt: skip
-        history = ctx.gradients.setdefault(data.gpu_uuid, History())
+        history = ctx.gradients.get(data.gpu_uuid)
+        if history is None:
+            history = ctx.gradients[data.gpu_uuid] = History()
         usual = history.median(int(ctx.value(self.signal, "history_samples")))
-        over_peers = own - median(peers) if len(peers) >= MIN_PEERS else None
-        over_usual = None if usual is None else own - usual
-        bad = _exceeds(over_peers, ctx.value(self.signal, "over_peers", data.gpu_uuid)) and _exceeds(
-            over_usual, ctx.value(self.signal, "over_history", data.gpu_uuid)
-        )
+        over_usual = None if usual is None else own.gradient - usual
+        if not _exceeds(over_usual, ctx.value(self.signal, "over_history", data.gpu_uuid)):
+            history.add(own.gradient)
+            return Judged(False)
+        age = ctx.ns("general", "peer_sample_age")
+        peers = [p.gradient for p in ctx.beside.peers(own, age) if p.gradient is not None]
+        over_peers = own.gradient - median(peers) if len(peers) >= MIN_PEERS else None
+        bad = _exceeds(over_peers, ctx.value(self.signal, "over_peers", data.gpu_uuid))
         bad = bad and not (over_peers is None and over_usual is None)
         if not bad:
-            history.add(own)
-        return Judged(bad, round(own, 1), _note(over_peers, over_usual))
+            history.add(own.gradient)
+        return Judged(bad, round(own.gradient, 1), _note(over_peers, over_usual))
 
     def hold(self, entity: str, ctx: Context) -> int:
         return ctx.ns(self.signal, "hold")
 
     def told(self, entity: str, spell: Spell, ctx: Context) -> Told:
         return Told("warning", {"against": spell.notes[0][1]})
-
-
-def gradient(data: Gpu) -> float | None:
-    """Memory minus core; parts that hide the memory's temperature say nothing or 0."""
-    if not data.memory_temperature_c or data.temperature_c is None:
-        return None
-    return data.memory_temperature_c - data.temperature_c
 
 
 def _exceeds(over: float | None, limit: float) -> bool:

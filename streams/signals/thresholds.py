@@ -7,10 +7,10 @@ it by signal and name, so that what decides can be read, argued about and change
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,6 +19,8 @@ from topics.payloads import Severity
 from topics.time import NS_PER_S
 
 __all__ = ["Effective", "Row", "SignalSettings", "SignalSpec", "ThresholdError", "packaged"]
+
+T = TypeVar("T")
 
 SCALE: Final = {"s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0}
 
@@ -72,7 +74,15 @@ class Effective:
         self._values: dict[tuple[str, str, str | None], float] = {}
         self._ns: dict[tuple[str, str, str | None], int] = {}
         self._modes: dict[str, Mode] = {}
+        self._worked_out: dict[Hashable, Any] = {}
         self._severities: dict[str, Severity | None] = {}
+
+    def once(self, key: Hashable, make: Callable[[Effective], T]) -> T:
+        """Something worked out from the numbers, kept under `key`: they never change."""
+        if key not in self._worked_out:
+            self._worked_out[key] = make(self)
+        found: T = self._worked_out[key]
+        return found
 
     def spec(self, signal: str) -> SignalSpec:
         try:

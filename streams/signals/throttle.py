@@ -58,6 +58,8 @@ class ThrottleDetector(Detector[ThrottleState, ThrottleObs]):
         known = ctx.known[self.name]
         if isinstance(data, Heartbeat):
             for uuid, reasons in data.state.throttle.items():
+                if not known and CLASS_OF.keys().isdisjoint(reasons):
+                    continue
                 for reason in CLASS_OF:
                     entity = f"gpu/{uuid} {reason}"
                     bad = reason in reasons

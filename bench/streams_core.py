@@ -1,0 +1,246 @@
+"""How fast the streams core is by itself, with no Kafka: events decoded beforehand, one core, one thread.
+
+    python -m bench.streams_core [--json FILE]
+
+Measured in the same run, for comparison: the loop that hands records over and does nothing with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import orjson
+
+from streams.engine.api import Output, SourceRef
+from streams.processor import NodeProcessor
+from tests.streams.builders import at, beat, placed, port_event, raw
+from topics.events import Event
+from topics.payloads import Gpu, Nvlink, Throttle
+
+Record = tuple[str, str, list[Event[Any]], int]
+GPUS = [f"GPU-{i:08d}-0000-0000-0000-000000000000" for i in range(8)]
+PORTS = {f"mlx5_{i}": "ACTIVE" for i in range(8)}
+LINKS = {f"{gpu}/{link}": "active" for gpu in GPUS for link in range(18)}
+COLLECTORS = {name: "ok" for name in ("kmsg", "ports", "nvml", "nvml_events", "aer", "logs")}
+
+
+def heartbeat(second: float, node: str, ports: dict[str, str] = PORTS) -> Event[Any]:
+    return beat(
+        second, ports, node=node, nvlinks=LINKS, throttle={g: [] for g in GPUS}, collectors=COLLECTORS
+    )
+
+
+def run(processor: NodeProcessor, records: Sequence[Record], offset: int = 0) -> tuple[float, int, int]:
+    """Seconds of CPU time, outputs, states written."""
+    outputs = states = 0
+    gc.collect()
+    start = time.process_time()
+    for i, (topic, key, events, now) in enumerate(records):
+        effects = processor.on_record(key, SourceRef(topic, 0, offset + i, now), events, now)
+        outputs += len(effects.outputs)
+        states += effects.state is not None
+    return time.process_time() - start, outputs, states
+
+
+def nothing(records: Sequence[Record]) -> float:
+    start = time.process_time()
+    for i, (topic, key, events, now) in enumerate(records):
+        _hand_over(key, SourceRef(topic, 0, i, now), events, now)
+    return time.process_time() - start
+
+
+def _hand_over(key: str, source: SourceRef, events: Sequence[Event[Any]], now: int) -> None:
+    return None
+
+
+def quiet_heartbeats() -> dict[str, Any]:
+    """A heartbeat with 8 GPUs, 8 ports and 144 NVLinks that says nothing new."""
+    processor = NodeProcessor()
+    nodes = [f"node-{n:04d}" for n in range(50)]
+    records: list[Record] = []
+    for second in range(0, 1000, 10):
+        records += [("raw.node", n, [heartbeat(float(second), n)], at(second)) for n in nodes]
+    run(processor, records[: len(nodes) * 10])
+    taken, outputs, states = run(processor, records[len(nodes) * 10 :])
+    count = len(records) - len(nodes) * 10
+    return {"us_each": taken / count * 1e6, "outputs": outputs, "states_written": states, "heartbeats": count}
+
+
+def mixed_events() -> dict[str, Any]:
+    """What a node's collectors send, by their default intervals, with a flapping port now and then."""
+    random = Random(1)
+    processor = NodeProcessor()
+    records: list[Record] = []
+    nodes = [f"node-{n:04d}" for n in range(50)]
+    for n in nodes:
+        records.append(("raw.placement", n, [placed(0.0, ("job", 1), node=n)], at(0)))
+        records.append(("raw.node", n, [heartbeat(0.5, n)], at(0.5)))
+    warm = len(records)
+    for second in range(1, 301):
+        for n in nodes:
+            if second % 10 == 0:
+                records.append(("raw.node", n, [heartbeat(float(second), n)], at(second)))
+            if second % 30 == 5:
+                sample = [gpu_sample(second + i * 1e-4, g, i, n) for i, g in enumerate(GPUS)]
+                records.append(("raw.gpu", n, sample, at(second)))
+                mask = [throttle(second + i * 1e-4, g, n) for i, g in enumerate(GPUS)]
+                records.append(("raw.throttle", n, mask, at(second)))
+                links = [link(second, g, random.randrange(18), n) for g in GPUS]
+                records.append(("raw.nvlink", n, links, at(second)))
+            if random.random() < 0.002:
+                down, up = second + 0.1, second + 0.1 + random.uniform(0.05, 5)
+                records.append(("raw.ib-port", n, [port_event("mlx5_3", "DOWN", down, node=n)], at(down)))
+                records.append(("raw.ib-port", n, [port_event("mlx5_3", "ACTIVE", up, node=n)], at(up)))
+    body = sorted(records[warm:], key=lambda r: r[3])
+    run(processor, records[:warm])
+    taken, outputs, states = run(processor, body)
+    events = sum(len(r[2]) for r in body)
+    bare = nothing(body)
+    return {
+        "events": events, "records": len(body), "events_per_s": events / taken, "outputs": outputs,
+        "states_written": states, "us_per_record": taken / len(body) * 1e6,
+        "us_per_record_doing_nothing": bare / len(body) * 1e6,
+    }  # fmt: skip
+
+
+def gpu_sample(second: float, gpu: str, index: int, node: str) -> Event[Any]:
+    data = Gpu(
+        gpu_uuid=gpu, index=index, pci_bdf=f"0000:{index:02x}:00.0", model="NVIDIA H100 80GB HBM3",
+        temperature_c=60.0 + index % 3, memory_temperature_c=72.0 + index % 2, thermal_margin_c=25.0,
+        power_w=640.0, sm_clock_mhz=1980, utilization=0.98,
+        ecc={"corrected_volatile": 0, "uncorrected_volatile": 0},
+        remapped_rows={"correctable": 0, "uncorrectable": 0, "pending": False, "failed": False},
+        pcie={"gen": 5, "gen_max": 5, "width": 16, "width_max": 16, "replay": 0}, fabric_state="completed",
+    )  # fmt: skip
+    return raw(data, second, node=node, subject=f"gpu/{gpu}")
+
+
+def throttle(second: float, gpu: str, node: str) -> Event[Any]:
+    cumulative = {"sw_power_cap": int(second * 1e8), "sw_thermal": 0, "hw_thermal": 0, "hw_power_brake": 0}
+    data = Throttle(gpu_uuid=gpu, reasons=["sw_power_cap"], mask=4, cumulative_ns=cumulative)
+    return raw(data, second, node=node, subject=f"gpu/{gpu}")
+
+
+def link(second: float, gpu: str, number: int, node: str) -> Event[Any]:
+    counters = {"replay": 0, "recovery": 0, "crc": 3}
+    data = Nvlink(gpu_uuid=gpu, link=number, state="active", counters=counters)
+    return raw(data, second, node=node, subject=f"nvlink/{gpu}/{number}")
+
+
+def burst() -> dict[str, Any]:
+    """20,000 ports go down at once: a spine switch. 2,500 nodes with 8 ports, one record a node."""
+    processor = NodeProcessor()
+    nodes = [f"node-{n:04d}" for n in range(2500)]
+    run(processor, [("raw.node", n, [heartbeat(0.0, n)], at(0)) for n in nodes])
+    run(processor, [("raw.placement", n, [placed(1.0, ("job", 1), node=n)], at(1)) for n in nodes])
+    records: list[Record] = [
+        ("raw.ib-port", n, [port_event(p, "DOWN", 20.0, node=n, was="ACTIVE") for p in PORTS], at(20.0))
+        for n in nodes
+    ]
+    taken, outputs, states = run(processor, records)
+    return {
+        "transitions": len(nodes) * len(PORTS), "s": taken, "outputs": outputs, "states_written": states,
+        "us_per_transition": taken / (len(nodes) * len(PORTS)) * 1e6,
+    }  # fmt: skip
+
+
+def timers() -> dict[str, Any]:
+    """100,000 open outages, begun over 10 s; how late each level is told when the clock runs on."""
+    processor = NodeProcessor()
+    nodes = [f"node-{n:05d}" for n in range(12500)]
+    random = Random(2)
+    run(processor, [("raw.node", n, [beat(0.0, PORTS, node=n)], at(0)) for n in nodes])
+    run(processor, [("raw.placement", n, [placed(1.0, ("job", 1), node=n)], at(1)) for n in nodes])
+    edges = sorted((10 + random.random() * 10, n, p) for n in nodes for p in PORTS)
+    run(
+        processor,
+        [("raw.ib-port", n, [port_event(p, "DOWN", t, node=n, was="ACTIVE")], at(t)) for t, n, p in edges],
+    )
+    late: list[float] = []
+    taken: list[float] = []
+    told = 0
+    gc.collect()
+    gc.freeze()
+    clock = at(20.0)
+    start = time.perf_counter()
+    while (due := processor.next_due()) is not None and clock < at(31.0):
+        clock = max(clock, due)
+        before = time.perf_counter()
+        outputs: Sequence[Output] = processor.on_due(clock)
+        spent = time.perf_counter() - before
+        clock += int(spent * 1e9)  # the clock runs while it works
+        taken.append(spent)
+        for o in outputs:
+            if o.topic == "signals" and o.event.data.level in {"half_budget", "budget", "lethal"}:
+                told += 1
+                if o.event.time >= at(20.0):
+                    late.append((clock - o.event.time) / 1e6)
+    late.sort()
+    gc.unfreeze()
+    return {
+        "open_conditions": len(edges), "levels_told": told, "late_ms_p50": statistics.median(late),
+        "late_ms_p99": late[int(len(late) * 0.99)], "late_ms_max": late[-1],
+        "busy_share": sum(taken) / 11.0, "wall_s": time.perf_counter() - start,
+    }  # fmt: skip
+
+
+def state_size() -> dict[str, Any]:
+    """Bytes of state of a healthy node, and of one whose 8 ports flapped every 4 s for two days."""
+    processor = NodeProcessor()
+    run(processor, [("raw.node", "quiet", [heartbeat(float(s), "quiet")], at(s)) for s in range(0, 600, 10)])
+    quiet = len(processor._nodes["quiet"].dump())
+    run(processor, [("raw.node", "bad", [heartbeat(0.0, "bad")], at(0))])
+    for second in range(10, 2 * 86400, 4):
+        down = [port_event(p, "DOWN", second, node="bad") for p in PORTS]
+        up = [port_event(p, "ACTIVE", second + 1.5, node="bad") for p in PORTS]
+        processor.on_record("bad", SourceRef("raw.ib-port", 0, second, None), down + up, at(second + 2))
+        if second > 86400 and second % 7200 == 10:
+            processor.on_due(at(second + 2))
+    return {"quiet_bytes": quiet, "flapping_bytes": len(processor._nodes["bad"].dump())}
+
+
+CASES: dict[str, Callable[[], dict[str, Any]]] = {
+    "quiet_heartbeats": quiet_heartbeats,
+    "mixed_events": mixed_events,
+    "burst": burst,
+    "timers": timers,
+    "state_size": state_size,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--only", choices=sorted(CASES), action="append")
+    args = parser.parse_args()
+    results: dict[str, Any] = {
+        "machine": {
+            "cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(),
+            "python": platform.python_version(), "load_1min": os.getloadavg()[0],
+        }
+    }  # fmt: skip
+    print(f"{'case':18} {'figure':32} {'value':>14}")
+    for name, case in CASES.items():
+        if args.only and name not in args.only:
+            continue
+        results[name] = case()
+        for figure, value in results[name].items():
+            shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+            print(f"{name:18} {figure:32} {shown:>14}", flush=True)
+    if args.json:
+        args.json.write_bytes(orjson.dumps(results, option=orjson.OPT_INDENT_2))
+
+
+if __name__ == "__main__":
+    main()
