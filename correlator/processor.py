@@ -71,7 +71,9 @@ class JobProcessor:
                 attempt.provenance = event.provenance
             if attempt.store.add(event):
                 touched[number] = touched.get(number, False) or self._is_urgent(attempt, event)
-                self._wait(attempt, now)
+                attempt.due.setdefault("settle", _deadline(now, self._settings.settle_s))
+                if isinstance(event.data, Job):
+                    self._await_end(attempt)
         if not touched:
             return NOTHING
         outputs: list[Output] = []
@@ -148,12 +150,10 @@ class JobProcessor:
         attempt.urgent.add(name)
         return True
 
-    def _wait(self, attempt: Attempt, now: int) -> None:
-        """Look again soon, together with what else arrives."""
-        attempt.due.setdefault("settle", _deadline(now, self._settings.settle_s))
-        job = attempt.store.job.job()
-        view = self._view("", attempt, now)
-        if job is not None and view.end is not None:
+    def _await_end(self, attempt: Attempt) -> None:
+        """Once the end is known: when the verdict is final, and when the attempt can be forgotten."""
+        view = self._view("", attempt, 0)
+        if view.end is not None:
             final = _deadline(view.end, self._settings.lateness_s)
             if attempt.phase != "final":
                 attempt.due["final"] = final

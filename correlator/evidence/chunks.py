@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import orjson
 
-CHUNKS: Final = 64
+CHUNKS: Final = 256
+PACK_ABOVE: Final = 1024
 
 Part = tuple[str, ...]
 """Kind and key of a part of the state, e.g. `("group", "xid", "node-05", ...)`."""
@@ -35,17 +38,20 @@ class Chunks:
         self._dirty.pop(part, None)
         index = self._index(part)
         if self._parts[index].pop(part, None) is not None:
-            self._bytes[index] = None
+            self._bytes[index] = None if self._parts[index] else b""
 
     def pieces(self) -> list[bytes]:
-        """What joined is a JSON array of all parts, each `[kind, value]`; joined once, by the caller."""
+        """What joined is a JSON array of all chunks; joined once, by the caller.
+
+        A chunk is an array of parts, each `[kind, value]`; a long one is packed into text.
+        """
         self._refresh()
-        pieces = [b"["]
         for index, known in enumerate(self._bytes):
             if known is None:
-                known = self._bytes[index] = b",".join(self._parts[index].values())
-            if known:
-                pieces += (known, b",")
+                self._bytes[index] = _pack(b"[" + b",".join(self._parts[index].values()) + b"]")
+        pieces = [b"["]
+        for chunk in filter(None, self._bytes):
+            pieces += (chunk, b",")
         pieces[-1] = b"]" if len(pieces) > 1 else b"[]"
         return pieces
 
@@ -64,3 +70,15 @@ class Chunks:
     @staticmethod
     def _index(part: Part) -> int:
         return hash(part) % CHUNKS
+
+
+def _pack(chunk: bytes) -> bytes:
+    return b'"' + b64encode(zlib.compress(chunk, 1)) + b'"' if len(chunk) > PACK_ABOVE else chunk
+
+
+def parts_of(chunks: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """(kind, value) of all parts, from the parsed JSON of `pieces`."""
+    for chunk in chunks:
+        parts = orjson.loads(zlib.decompress(b64decode(chunk))) if isinstance(chunk, str) else chunk
+        for kind, value in parts:
+            yield kind, value

@@ -6,7 +6,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from correlator.evidence.bounded import Bounded
-from correlator.evidence.chunks import Chunks
+from correlator.evidence.chunks import Chunks, parts_of
 from correlator.evidence.coverage import CoverageBook
 from correlator.evidence.facts import fact_of, node_of
 from correlator.evidence.jobrecord import JobRecord
@@ -184,7 +184,7 @@ class EvidenceStore:
         return self.job.to_wire()
 
     def pieces(self) -> list[bytes]:
-        """Joined they are JSON from which `decode` makes the same store. Only what changed is encoded anew."""
+        """Joined: JSON from which `decode` makes the same store. Only what changed is encoded anew."""
         return self._chunks.pieces()
 
     def digest(self) -> str:
@@ -195,10 +195,10 @@ class EvidenceStore:
         return whole.hexdigest()
 
     @classmethod
-    def decode(cls, parts: list[Any]) -> EvidenceStore:
+    def decode(cls, chunks: list[Any]) -> EvidenceStore:
         """From the parsed JSON of `pieces`."""
         store = cls()
-        for kind, wire in parts:
+        for kind, wire in parts_of(chunks):
             store._take(kind, wire)
         return store
 
