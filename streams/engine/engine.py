@@ -140,20 +140,15 @@ class Engine:
         return loop
 
     async def measure_lag(self) -> tuple[int | None, object]:
-        """Records waiting in the owned source partitions (None when the broker does not say), and the
-        positions read so far."""
-        consumer, sources = self.app.consumer, self._source_partitions()
+        """Records that wait, in Kafka or in here (None when the broker does not say how many), and something
+        that changes whenever one of them makes a step."""
+        thread = self.app.consumer._thread
         try:
-            ends = await asyncio.wait_for(consumer.highwaters(*sources), self.settings.request_timeout_s)
+            lag, read = await asyncio.wait_for(thread.behind(), self.settings.request_timeout_s)
         except (KafkaError, TimeoutError):
             return None, None
-        read = {tp: consumer._read_offset.get(tp) for tp in sources}
-        lag = 0
-        for tp, end in ends.items():
-            position, first = read.get(tp), consumer._committed_offset.get(tp)
-            behind = end - 1 - (position if position is not None else (first or 0) - 1)
-            lag += max(0, behind)
-        return lag, read
+        waiting = sum(channel.queue.qsize() for channel in self.app.topics if channel.queue is not None)
+        return lag + waiting + self.pipeline.inflight, (read, self.ledger.counts.records)
 
     async def settle(self) -> None:
         """Returns when all that was sent has been acknowledged; awaited before every commit and before

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5
+PATIENCE_S: Final = 1.0
+"""Nothing is said about waits shorter than this."""
 
 
 class Preflight(Service):  # type: ignore[misc]
@@ -37,15 +39,16 @@ class Preflight(Service):  # type: ignore[misc]
 
     async def on_start(self) -> None:
         settings = self._engine.settings
-        deadline = self.loop.time() + settings.topics_timeout_s
+        begin = self.loop.time()
         told: str | None = None
         while not self.should_stop:
             why = await self._try()
             if why is None:
                 return
-            if self.loop.time() > deadline:
+            waited_s = self.loop.time() - begin
+            if waited_s > settings.topics_timeout_s:
                 raise PreflightError(why)
-            if why != told:
+            if why != told and waited_s > PATIENCE_S:
                 log.warning("waiting: %s", why)
                 told = why
             await self.sleep(RETRY_S)

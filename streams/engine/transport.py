@@ -64,6 +64,26 @@ class EngineConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             consumer.seek(tp, known.get(tp, start.get(tp, 0)))
         return {TP(tp.topic, tp.partition): known.get(tp) for tp in sources}
 
+    async def behind(self) -> tuple[int, int]:
+        """How many records of the source partitions have not been read, and how far reading has come (the
+        sum of the positions). Raises `KafkaError` when the broker does not say."""
+        told: tuple[int, int] = await self.call_thread(self._behind)
+        return told
+
+    async def _behind(self) -> tuple[int, int]:
+        consumer = self._ensure_consumer()
+        changelogs = self.app.tables.changelog_topics
+        sources = [tp for tp in consumer.assignment() if tp.topic not in changelogs]
+        ends = await consumer.end_offsets(sources) if sources else {}
+        lag = read = 0
+        assignment = consumer._subscription.subscription.assignment
+        for tp, end in ends.items():
+            state = assignment.state_value(tp)
+            if state is not None and state.has_valid_position:
+                lag += max(0, end - state.position)
+                read += state.position
+        return lag, read
+
 
 class EngineConsumer(driver.Consumer):  # type: ignore[misc]
     def _new_consumer_thread(self) -> EngineConsumerThread:

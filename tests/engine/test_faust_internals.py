@@ -144,6 +144,7 @@ async def test_the_names_that_we_touch_exist(engine: Engine) -> None:
 
 async def test_the_long_poll_reaches_the_fetcher(engine: Engine) -> None:
     made = engine.app.consumer._thread._create_worker_consumer(engine.app.transport)
+    assert hasattr(made._subscription, "subscription")
     made._closed = True  # or it complains, when collected, that nobody stopped it
     assert made._fetch_max_wait_ms == FETCH_MAX_WAIT_MS
     assert "fetch_max_wait_ms=self._fetch_max_wait_ms" in inspect.getsource(AIOKafkaConsumer.start)
