@@ -74,7 +74,7 @@ class YearlessClock:
     def __init__(self, not_after: int | None, not_before: int | None = None) -> None:
         self._not_after = not_after
         self._not_before = not_before
-        self._latest: int | None = None
+        self._above: int | None = None
 
     @property
     def usable(self) -> bool:
@@ -82,29 +82,32 @@ class YearlessClock:
 
     def ns(self, month: int, day: int, clock: str) -> int | None:
         """None for an impossible date."""
-        if self._latest is not None:
-            when = calendar_ns(_year(self._latest), month, day, clock)
-            if when is not None and -self.SLACK_NS <= when - self._latest <= self._usual(self._latest):
-                self._latest = max(when, self._latest)
-                return when
-            when = self._first_from(self._latest - self.SLACK_NS, month, day, clock)
-            if self._not_after is not None and when is not None and when > self._not_after + _DAY_NS:
-                when = self._last_until(self._not_after + _DAY_NS, month, day, clock)  # the clock went back
-        elif self._not_after is not None:
-            when = self._last_until(self._not_after + _DAY_NS, month, day, clock)
-        elif self._not_before is not None:
-            when = self._first_from(self._not_before - _DAY_NS, month, day, clock)
-        else:
-            raise ValueError("a stamp without a year needs a time to compare it with")
-        if when is not None and (self._latest is None or when > self._latest):
-            self._latest = when
+        when = self._guess(month, day, clock)
+        if when is not None:
+            self._above = when
         return when
 
-    def _usual(self, latest: int) -> int:
-        """How far a stamp may be ahead before its year has to be thought about."""
+    def _guess(self, month: int, day: int, clock: str) -> int | None:
+        above, not_after = self._above, self._not_after
+        if above is None:
+            if not_after is not None:
+                return self._last_until(not_after + _DAY_NS, month, day, clock)
+            if self._not_before is not None:
+                return self._first_from(self._not_before - _DAY_NS, month, day, clock)
+            raise ValueError("a stamp without a year needs a time to compare it with")
+        same_year = calendar_ns(_year(above), month, day, clock)
+        if same_year is not None and -self.SLACK_NS <= same_year - above <= self._usual(above):
+            return same_year
+        when = self._first_from(above - self.SLACK_NS, month, day, clock)
+        if not_after is not None and when is not None and when > not_after + _DAY_NS:
+            return self._last_until(not_after + _DAY_NS, month, day, clock)  # the clock went back
+        return when
+
+    def _usual(self, above: int) -> int:
+        """How far ahead of the line above a stamp may be before its year has to be thought about."""
         if self._not_after is None:
             return self._USUAL_NS
-        return min(self._USUAL_NS, self._not_after + _DAY_NS - latest)
+        return min(self._USUAL_NS, self._not_after + _DAY_NS - above)
 
     def _first_from(self, bound: int, month: int, day: int, clock: str) -> int | None:
         year = _year(bound)

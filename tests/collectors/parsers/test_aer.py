@@ -226,6 +226,11 @@ def test_a_source_alone_speaks_after_a_second() -> None:
     assert [event.data.severity for event in reading.flush(at(2))] == ["correctable"]
 
 
+def test_a_source_that_speaks_again_before_its_details_is_two_events() -> None:
+    lines = [f"pcieport {PORT}: AER: Corrected error received: {GPU}"] * 2
+    assert len(events_of(lines)) == 2
+
+
 def test_errors_of_two_devices_may_interleave() -> None:
     one, two = group(), group(device=NIC, driver="mlx5_core", bits={6: "BadTLP"}, layer="Data Link Layer")
     mixed = [line for pair in zip(one, two, strict=True) for line in pair]
@@ -319,6 +324,19 @@ def test_containment_names_the_device_that_was_seen_behind_the_port() -> None:
         ]
     )[1]
     assert (event.data.pci_bdf, event.data.attached_to) == (PORT, UUID_0)
+
+
+def test_a_port_line_alone_tells_what_is_behind_the_port() -> None:
+    lines = [
+        f"pcieport {PORT}: AER: Correctable error message received from {GPU} (no details found)",
+        f"pcieport {PORT}: DPC: containment event, status:0x1f01: unmasked uncorrectable error detected",
+    ]
+    assert events_of(lines)[1].data.attached_to == UUID_0
+
+
+def test_a_device_that_only_the_log_names_is_named() -> None:
+    lines = [f"NVRM: GPU at PCI:{GPU[:-2]}: GPU-0f0f0f0f", *group(), *group(device=PORT, driver="pcieport")]
+    assert [event.data.attached_to for event in events_of(lines, EMPTY)] == ["GPU-0f0f0f0f", "GPU-0f0f0f0f"]
 
 
 RECOVERED = [

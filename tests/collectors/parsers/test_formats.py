@@ -340,6 +340,22 @@ def test_the_year_rolls_over_at_new_year() -> None:
     ]
 
 
+def test_new_year_needs_no_reference() -> None:
+    stamps = ["Dec 31 23:59:59", "Jan  1 00:00:00", "Dec 31 23:59:58", "Jan  1 00:00:01"]
+    boot = parse_rfc3339("2025-12-30T00:00:00Z")
+    years = [text[:4] for text in syslog_times(stamps, reference=None, boot_time=boot)]
+    assert years == ["2025", "2026", "2025", "2026"]
+
+
+def test_many_small_steps_back_stay_in_their_year() -> None:
+    stamps = [f"Mar {day:>2} 12:00:00" for day in (18, 17, 16, 15, 14, 13)]
+    assert syslog_times(stamps, reference=None)[-1] == "2026-03-13T12:00:00"
+
+
+def test_a_leap_second_is_the_second_before_it() -> None:
+    assert syslog_times(["Mar 14 23:59:60"]) == ["2026-03-14T23:59:59"]
+
+
 def test_a_clock_that_went_back_does_not_cost_a_year() -> None:
     stamps = ["Mar 18 10:00:00", "Mar 10 09:00:00", "Mar 10 09:00:01"]
     assert syslog_times(stamps) == ["2026-03-18T10:00:00", "2026-03-10T09:00:00", "2026-03-10T09:00:01"]
@@ -348,6 +364,11 @@ def test_a_clock_that_went_back_does_not_cost_a_year() -> None:
 def test_the_boot_time_alone_gives_the_year() -> None:
     stamps = ["Mar  9 12:10:05", "Mar 10 00:00:00"]
     assert syslog_times(stamps, reference=None) == ["2026-03-09T12:10:05", "2026-03-10T00:00:00"]
+
+
+def test_lines_a_little_out_of_order_stay_in_their_year() -> None:
+    stamps = ["Mar  9 12:10:05", "Mar 11 00:00:00", "Mar 10 23:59:00"]
+    assert syslog_times(stamps, reference=None)[2] == "2026-03-10T23:59:00"
 
 
 def test_29_february_is_in_a_leap_year() -> None:

@@ -239,3 +239,13 @@ def test_two_kills_are_two_events() -> None:
         (45271, True),
         (9, True),
     ]
+
+
+def test_a_summary_is_not_laid_at_another_victims_door() -> None:
+    events = events_of([SUMMARY.replace("45270", "9"), VICTIM])
+    assert [(event.data.pid, event.data.cgroup is None) for event in events] == [(9, False), (45270, True)]
+
+
+def test_two_kills_at_once_without_summaries_are_two_events() -> None:
+    events = events_of([VICTIM, VICTIM.replace("45270", "45271")])
+    assert [event.data.pid for event in events] == [45270, 45271]

@@ -120,6 +120,11 @@ def test_the_same_error_within_a_second_is_one_and_later_another() -> None:
     assert len(events_of(again)) == 2
 
 
+def test_links_that_take_turns_within_a_second_are_told_once_each() -> None:
+    lines = [f"{HEAD}20034, Fatal, Link {link} LTSSM Fault Up" for link in (30, 31, 30, 31, 30)]
+    assert [event.data.link for event in events_of(lines)] == [30, 31]
+
+
 def test_links_switches_and_codes_are_kept_apart() -> None:
     lines = [
         f"{HEAD}20034, Fatal, Link 30 x",

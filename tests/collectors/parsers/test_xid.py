@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from collectors.inventory import EMPTY, GpuDevice, Inventory
 from collectors.parsers.xid import parse_driver_version, parse_uuid_map, parse_xid
-from tests.collectors.parsers.builders import BOOT, NODE, UUID_1, events_of, nothing, only, parser, record
+from tests.collectors.parsers.builders import BOOT, NODE, UUID_1, at, events_of, nothing, only, parser, record
 from topics.events import to_dict
 from topics.ids import kernel_record_id, log_line_id
 
@@ -340,6 +340,16 @@ def test_a_loss_at_probe_is_a_79_told_in_three_lines(joined: bool) -> None:
     assert event.id == kernel_record_id("c1", "node-02", BOOT, 0)
 
 
+def test_a_probe_that_found_its_gpu_is_forgotten() -> None:
+    reading = parser()
+    reading.feed(record("NVRM: The NVIDIA GPU 0000:43:00.0", 0, seq=1))
+    assert reading.oldest_pending() is not None
+    assert reading.flush(at(11)) == []
+    assert reading.oldest_pending() is None
+    late = record("NVRM: fallen off the bus and is not responding to commands.", 12, seq=2)
+    assert reading.feed(late) == []  # of which GPU, nobody knows
+
+
 def test_two_gpus_lost_at_once_are_two_events() -> None:
     events = events_of([f"NVRM: GPU 0000:43:00.0: {LOST}", f"NVRM: GPU 0000:1b:00.0: {LOST}"])
     assert [event.data.gpu_index for event in events] == [1, 0]
@@ -375,10 +385,25 @@ def test_the_inventory_beats_the_log_and_the_log_fills_its_gaps() -> None:
     assert (gap.data.gpu_uuid, gap.data.gpu_index) == ("GPU-0f0f0f0f", 5)
 
 
+def test_the_log_gives_an_address_to_a_gpu_that_the_inventory_has_without_one() -> None:
+    lines = [f"NVRM: GPU at PCI:0000:9b:00: {UUID_1}", f"NVRM: Xid (PCI:0000:9b:00): 79, {LOST}"]
+    event = only(lines, Inventory(gpus=(GpuDevice(5, UUID_1),)))
+    assert (event.data.gpu_index, event.subject) == (5, f"gpu/{UUID_1}")
+
+
+def test_what_is_learnt_is_bounded() -> None:
+    reading = parser(EMPTY)
+    for number in range(2000):
+        reading.feed(record(f"NVRM: GPU at PCI:{number:04x}:43:00: GPU-{number:08x}", number))
+    assert len(reading.site.learnt_uuids) <= 256
+
+
 def test_an_inventory_that_comes_later_is_used() -> None:
     reading = parser(EMPTY)
     reading.inventory = NODE
-    assert reading.feed(record(f"NVRM: Xid (PCI:0000:43:00): 79, {LOST}"))[0].subject == f"gpu/{UUID_1}"
+    line = f"NVRM: Xid (PCI:0000:43:00): 79, {LOST}"
+    assert reading.feed(record(line, seq=1))[0].subject == f"gpu/{UUID_1}"
+    assert reading.feed(record(line, seq=2, written_by="userspace"))[0].subject == f"gpu/{UUID_1}"
 
 
 @pytest.mark.parametrize(
