@@ -11,6 +11,7 @@ from collectors.logs.event import EventMaker, Item, Place
 from collectors.logs.fold import Folded, Folder
 from collectors.logs.pattern import Found, Pattern
 from collectors.logs.prefix import Line, take_apart
+from collectors.logs.quoting import is_quoted
 from topics.events import Event
 from topics.payloads import Log, Origin
 from topics.time import NS_PER_S
@@ -53,6 +54,7 @@ class LogExtractor:
         self._expire_at = 0
         self._folder: Folder[Item] = Folder()
         self._aborting = False
+        self._nodes: set[str] = set()
         self._last_bar: dict[Hashable, int | None] = {}
 
     def feed(self, time_ns: int, node: str, rank: int | None, text: str, origin: Origin) -> list[Event[Log]]:
@@ -109,23 +111,25 @@ class LogExtractor:
                 self._forget(key)
             if used:
                 return events
-        return events + (self._line(place, line) if registry.worth_a_look(text) else [])
+        return events + (self._line(place, rank, line) if registry.worth_a_look(text) else [])
 
     def _look(self, place: Place, rank: int | None, text: str) -> list[Event[Log]]:
         tried = registry.candidates(text)
         if not tried and not registry.opens_block(text):
             return []
-        return self._line(place, _apart(place, rank, text), tried)
+        return self._line(place, rank, _apart(place, rank, text), tried)
 
-    def _line(self, place: Place, line: Line, tried: list[Pattern] | None = None) -> list[Event[Log]]:
+    def _line(
+        self, place: Place, rank: int | None, line: Line, tried: list[Pattern] | None = None
+    ) -> list[Event[Log]]:
+        self._nodes.add(place.node)
         block = blocks.opens(line, place.time)
-        if block is not None:
+        if block is not None and not is_quoted(line, place, rank, self._nodes):
             return self._begin(_Open(block, line, place))
-        return [
-            e
-            for found in registry.recognise(line, tried)
-            for e in self._emit(Item(place, line, found, line.body))
-        ]
+        facts = registry.recognise(line, tried)
+        if not facts or is_quoted(line, place, rank, self._nodes):
+            return []
+        return [event for found in facts for event in self._emit(Item(place, line, found, line.body))]
 
     def _begin(self, entry: _Open) -> list[Event[Log]]:
         key = _stream(entry.place, entry.line)

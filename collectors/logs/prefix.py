@@ -97,6 +97,8 @@ class Line:
     rank: int | None = None
     uncaught: bool = False
     """The prefix is that of PyTorch's excepthook, which prints only what nobody caught."""
+    foreign: bool = False
+    """The excepthook's prefix names another rank than the stream's: somebody shows that rank's output."""
     local_rank: int | None = None
     group_rank: int | None = None
     """Rank within the process group that the line names, which need not be the global one."""
@@ -139,6 +141,8 @@ def _strip_stream(line: Line, text: str) -> int:
                 line.group_rank = int(found["rank"])
             elif line.rank is None:
                 line.rank = int(found["rank"])
+            elif line.rank != int(found["rank"]):
+                line.foreign = True
         elif kind in ("mpi_rank", "said_rank"):
             if line.rank is None:
                 line.rank = int(found[kind])

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from collectors.logs.event import Place
 from collectors.logs.extract import LogExtractor
 from topics.events import Event
 from topics.payloads import Log, Origin
@@ -23,11 +24,11 @@ def extractor(**options: Any) -> LogExtractor:
 def feed(
     *lines: str, rank: int | None = None, node: str = "node-01", step_ns: int = 1000
 ) -> list[Event[Log]]:
-    """The events of some lines of one stream, printed a microsecond apart."""
+    """The events of lines of one stream, read a microsecond apart; their own stamps may be of any day."""
     one = extractor()
     events: list[Event[Log]] = []
     for number, line in enumerate(lines):
-        events += one.feed(AT + number * step_ns, node, rank, line, ORIGIN)
+        events += one.read(Place(AT + number * step_ns, node, ORIGIN, identity=f"line {number}"), rank, line)
     return events + one.flush()
 
 

@@ -48,8 +48,8 @@ def test_a_step_with_a_nan_is_two_facts_with_two_ids() -> None:
     assert len({e.id for e in events}) == 2
 
 
-def test_the_known_rank_wins_over_a_printed_one() -> None:
-    (event,) = feed("[rank3]: RuntimeError: CUDA error: misaligned address", rank=7)
+def test_the_known_rank_wins_over_a_launchers_label() -> None:
+    (event,) = feed("[1,3]<stderr>:RuntimeError: CUDA error: misaligned address", rank=7)
     assert event.data.rank == 7
 
 

@@ -66,7 +66,7 @@ async def test_lines_become_events_of_their_job_and_rank(tmp_path: Path) -> None
     emit = Collected()
     async with running(reader(tmp_path), emit):
         append(log_of(tmp_path), "CUDA out of memory. Tried to allocate 2.00 GiB\n")
-        append(log_of(tmp_path, "7000", 9), REMOTE + "\n")
+        append(log_of(tmp_path, "7000", 9), REMOTE.replace("3", "9") + "\n")
         await until(lambda: len(emit.events) == 2)
     seen = {(e.data.job_id, e.data.rank, e.data.code) for e in emit.events}
     assert seen == {("6022", 3, "cuda.oom"), ("7000", 9, "nccl.remote_error")}
@@ -152,13 +152,13 @@ async def test_a_line_may_say_rank_job_and_time_itself(tmp_path: Path) -> None:
         files=(str(log),), line=r"(?P<time>\S+Z) job=(?P<job>\S+) (?:r(?P<rank>\d+)|l(?P<local_rank>\d+)) "
     )
     log.write_text(
-        f"2026-03-17T11:45:15.537441Z job=77 r12 {REMOTE}\n"
+        f"2026-03-17T11:45:15.537441Z job=77 r3 {REMOTE}\n"
         "2026-03-17T11:45:15.537441Z job=77 l2 RuntimeError: CUDA error: misaligned address\n"
         f"no prefix: whose is it? {REMOTE}\n"
     )
     await LogReader([stamped], "c1", "n", SystemClock(), lambda: {"files": {}}).once(emit)
     first, second = emit.events
-    assert (first.data.job_id, first.data.rank) == ("77", 12)
+    assert (first.data.job_id, first.data.rank) == ("77", 3)
     assert (second.data.rank, (second.data.details or {})["local_rank"]) == (None, 2)
     assert first.time == 1_773_747_915_537_441_000
 
