@@ -21,21 +21,21 @@ from collectors.delivery.spool import Spool
 from collectors.fold import StormFolder
 from collectors.levels import LevelBoard
 from collectors.live_inventory import LiveInventory
-from collectors.logs.tail import LogReader
-from collectors.logs.units import UnitLogReader
 from collectors.nvml.events import NvmlEventsReader, XidLedger
 from collectors.nvml.reader import Intervals, NvmlReader
 from collectors.parsers.kernel_log import KernelLogParser
 from collectors.port_tracker import PortTracker
 from collectors.positions import Positions
-from collectors.reader import Position, Reader
+from collectors.reader import Position, Reader, Unconfigured
 from collectors.readers.aer import AerReader
+from collectors.readers.fabric_manager import FabricManagerReader
 from collectors.readers.journal import JournalReader
 from collectors.readers.kernel_lines import KernelLines
 from collectors.readers.kmsg import KmsgReader
 from collectors.readers.netlink import NetlinkReader
 from collectors.readers.port_tree import PortTree
 from collectors.readers.ports import PortsReader
+from collectors.readers.verbs import VerbsReader
 from collectors.settings import CollectSettings
 from topics.payloads import Via
 
@@ -47,6 +47,8 @@ class Parts:
     settings: CollectSettings
     clock: Clock = field(default_factory=SystemClock)
     resume: Callable[[str], Position | None] = lambda _: None
+    room: Callable[[], bool] = lambda: True
+    """Delivery takes more; a source that can wait does so while it is false."""
     stamps: Stamps = field(init=False)
     levels: LevelBoard = field(default_factory=LevelBoard)
     inventory: LiveInventory = field(default_factory=LiveInventory)
@@ -114,12 +116,22 @@ def readers(parts: Parts) -> list[Reader]:
     tracker = PortTracker(parts.node.cluster, parts.node.name, parts.levels)
     ledger = XidLedger()
     ports = _ports(parts, tracker)
-    kmsg = _kmsg(parts, tracker, ports, ledger)
+    lines = _lines(parts, tracker, ports, ledger)
+    kmsg = _kmsg(parts, lines)
     made: dict[str, Callable[[], Reader]] = {
         "ports": lambda: ports,
         "netlink": lambda: _netlink(parts, tracker, ports),
+        "verbs": lambda: VerbsReader(
+            tracker, ports.port_named, ports.kick, parts.clock, parts.stamps, ports.position
+        ),
         "aer": lambda: _aer(parts),
         "kmsg": lambda: kmsg,
+        "fabric_manager": lambda: FabricManagerReader(
+            settings.fabric_manager_log,
+            lines.kernel.site,
+            parts.clock,
+            lambda: parts.resume("fabric_manager"),
+        ),
     }
     chosen = [make() for name, make in made.items() if name in settings.readers]
     nvml = _nvml(parts, ledger, kmsg) if "nvml" in settings.readers else []
@@ -185,10 +197,8 @@ def _nvml(parts: Parts, ledger: XidLedger, kmsg: Reader) -> list[Reader]:
     return [sampler, events]
 
 
-def _kmsg(parts: Parts, tracker: PortTracker, ports: PortsReader, ledger: XidLedger) -> Reader:
-    settings = parts.settings
-    journal = settings.kernel_log == "journal" or (settings.kernel_log == "auto" and _only_journal(settings))
-    via: Via = "journal" if journal else "kmsg"
+def _lines(parts: Parts, tracker: PortTracker, ports: PortsReader, ledger: XidLedger) -> KernelLines:
+    via: Via = "journal" if _from_journal(parts.settings) else "kmsg"
 
     def parser() -> KernelLogParser:
         made = KernelLogParser(
@@ -201,32 +211,42 @@ def _kmsg(parts: Parts, tracker: PortTracker, ports: PortsReader, ledger: XidLed
         parts.inventory.tell(partial(setattr, made.site, "inventory"))
         return made
 
-    lines = KernelLines(
+    return KernelLines(
         parser,
         StormFolder(parts.node.cluster, parts.node.name),
-        accept_userspace=settings.accept_userspace_kmsg,
+        accept_userspace=parts.settings.accept_userspace_kmsg,
         port_events=tracker.told,
         counters_refused=ports.leave_counters_alone,
         xid_told=lambda xid: ledger.note(xid.pci_bdf, xid.xid, parts.clock.monotonic()),
     )
-    if journal:
-        return JournalReader(lines, parts.clock, resume=lambda: parts.resume("kmsg"))
-    return KmsgReader(
-        settings.kmsg_path,
-        lines,
-        parts.clock,
-        parts.node.boot_id,
-        resume=lambda: parts.resume("kmsg"),
-    )
 
 
-def _only_journal(settings: CollectSettings) -> bool:
+def _kmsg(parts: Parts, lines: KernelLines) -> Reader:
+    def resume() -> Position | None:
+        return parts.resume("kmsg")
+
+    if _from_journal(parts.settings):
+        return JournalReader(lines, parts.clock, resume)
+    return KmsgReader(parts.settings.kmsg_path, lines, parts.clock, parts.node.boot_id, resume)
+
+
+def _from_journal(settings: CollectSettings) -> bool:
+    if settings.kernel_log != "auto":
+        return settings.kernel_log == "journal"
     return not os.access(settings.kmsg_path, os.R_OK) and shutil.which("journalctl") is not None
 
 
 def _logs(parts: Parts) -> list[Reader]:
     sources, node = parts.settings.logs, parts.node
-    files = LogReader(sources, node.cluster, node.name, parts.clock, lambda: parts.resume("logs"))
+    if not sources:
+        return [Unconfigured("logs", "collect.logs")]
+    # Its tables are large, and most agents tail nothing: imported only where they are needed.
+    from collectors.logs.tail import LogReader  # noqa: PLC0415
+    from collectors.logs.units import UnitLogReader  # noqa: PLC0415
+
+    files = LogReader(
+        sources, node.cluster, node.name, parts.clock, lambda: parts.resume("logs"), room=parts.room
+    )
     if not any(source.units for source in sources):
         return [files]
     units = UnitLogReader(sources, node.cluster, node.name, parts.clock, lambda: parts.resume("logs_journal"))

@@ -41,6 +41,8 @@ FIXES: Final[tuple[tuple[str, str, str], ...]] = (
     ("nvml_events", "not watched", "a MIG instance or a restricted container: events need the whole GPU"),
     ("ports", "no RDMA device", "load the driver (mlx5_ib); in a container mount the host's /sys"),
     ("ports", "hangs", "the device's firmware does not answer: look for mlx5 lines in the kernel log"),
+    ("verbs", "not there", "optional: rdma-core tells port events within milliseconds"),
+    ("verbs", "can't be opened", "give access to /dev/infiniband/uverbs*"),
     ("netlink", "", "use the host's network namespace (hostNetwork: true)"),
     (
         "aer",
@@ -130,6 +132,8 @@ _DESCRIBE: Final[dict[str, _Found]] = {
     "ports": _ports,
     "nvml": _nvml,
     "nvml_events": lambda _agent, _events: "XIDs and recovery actions as they happen",
+    "verbs": lambda _agent, _events: "port events of RDMA devices as they happen",
+    "fabric_manager": lambda _agent, _events: "switch errors since boot",
     "netlink": lambda _agent, _events: "changes of network devices as they happen",
     "aer": lambda _agent, _events: "PCI Express error counters on the paths of GPUs and NICs",
     "logs": lambda _agent, _events: "output of workloads in files",

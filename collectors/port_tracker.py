@@ -17,8 +17,11 @@ from topics.events import Event, make
 from topics.payloads import IbPort, PortState, Via
 from topics.time import NS_PER_S
 
+AT_ONCE: Final = frozenset({"netlink", "verbs"})
+"""Sources that tell a transition as it happens."""
+
 SETTLE_NS: Final = 3 * NS_PER_S // 2
-"""After an edge from the netdev the files may lag behind: what they say against it counts only later."""
+"""After their edge the files may lag behind: what these say against it counts only later."""
 
 CREDIT_NS: Final = 60 * NS_PER_S
 """A counter may show a transition late: until then one that was seen is not missed."""
@@ -81,7 +84,8 @@ class _Port:
     state: PortState | None = None
     was_up: bool = False
     since: int = 0
-    netlink_edge: int = 0
+    edge: int = 0
+    """When a source that speaks at once told the last transition."""
     audits: dict[str, _Audit] = field(default_factory=dict)
     saved_downs: dict[str, int] = field(default_factory=dict)
     """Where counters stood when an earlier agent of this boot saved them."""
@@ -167,11 +171,11 @@ class PortTracker:
     # -- inside ---------------------------------------------------------------------------------------
 
     def _stale(self, port: _Port, seen: PortSeen) -> bool:
-        if seen.via == "netlink" or port.state is None or seen.state == port.state:
+        if seen.via in AT_ONCE or port.state is None or seen.state == port.state:
             return False
         if seen.at <= port.since:
             return True  # read before what we know already
-        return seen.at - port.netlink_edge < SETTLE_NS
+        return seen.at - port.edge < SETTLE_NS
 
     def _missed(self, port: _Port, seen: PortSeen, *, went_down: bool) -> int:
         """Outages that a counter tells and nobody saw, the one that `seen` itself shows not among them."""
@@ -198,8 +202,8 @@ class PortTracker:
         port.counters = seen.counters or port.counters
         if edge:
             port.since = seen.at
-            if seen.via == "netlink":
-                port.netlink_edge = seen.at
+            if seen.via in AT_ONCE:
+                port.edge = seen.at
 
     def _event(self, port: _Port, seen: PortSeen, before: PortState | None, missed: int) -> Event[Any]:
         counters = dict(seen.counters or port.counters or {})

@@ -114,3 +114,19 @@ class Health:
             lag_s=None if self.lag_s is None else round(self.lag_s, 6),
             lost=self.lost,
         )
+
+
+class Unconfigured:
+    """Stands for a reader that has nothing to read, because nobody said what."""
+
+    def __init__(self, name: str, setting: str) -> None:
+        self.name = name
+        self.health = Health()
+        self._setting = setting
+
+    async def run(self, emit: Emit) -> None:
+        emit([])
+        raise SourceAbsentError(f"nothing is configured ({self._setting})")
+
+    async def once(self, emit: Emit) -> None:
+        await self.run(emit)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from collectors.logs.sources import LogSource
 
-READERS = ("kmsg", "ports", "netlink", "aer", "nvml", "logs")
+READERS = ("kmsg", "ports", "netlink", "verbs", "aer", "nvml", "fabric_manager", "logs")
 """Every reader of the agent, by the name that `--only` takes and that heartbeats report."""
 
 
@@ -37,6 +37,7 @@ class CollectSettings(BaseModel):
     kernel_log: Literal["auto", "kmsg", "journal"] = "auto"
     """Where the kernel log comes from; `auto` takes the journal where the device can't be read."""
     kmsg_path: Path = Path("/dev/kmsg")
+    fabric_manager_log: Path = Path("/var/log/fabricmanager.log")
     sysfs_root: Path = Path("/sys")
     proc_root: Path = Path("/proc")
     accept_userspace_kmsg: bool = False

@@ -58,6 +58,13 @@ class Backlog:
         return not (self._inflight or self._unsent or self.spooling)
 
     @property
+    def crowded(self) -> bool:
+        """The limits are near: what can wait in its source should."""
+        if self._spool is not None and self._spool.size > self._spool.max_bytes * 3 // 4:
+            return True
+        return self._unsent_bytes > self._memory_max // 2
+
+    @property
     def inflight(self) -> int:
         return len(self._inflight)
 

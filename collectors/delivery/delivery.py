@@ -72,6 +72,10 @@ class Delivery:
     def connected(self) -> bool:
         return self._connected
 
+    def room(self) -> bool:
+        """There is place for more that could wait in its source."""
+        return not self._backlog.crowded
+
     @property
     def spool_bytes(self) -> int:
         return self._backlog.spool_bytes

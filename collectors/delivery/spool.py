@@ -53,7 +53,7 @@ class Spool:
 
     def __init__(self, directory: Path, max_bytes: int, max_age_s: float) -> None:
         self._directory = directory
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._max_age_s = max_age_s
         self._segments: list[Segment] = []
         self._writer: int | None = None
@@ -217,17 +217,17 @@ class Spool:
             raise
 
     def _enforce(self) -> Dropped | None:
-        if self.size <= self._max_bytes:
+        if self.size <= self.max_bytes:
             return None
         events: Counter[str] = Counter()
-        enough = self._max_bytes * 9 // 10  # some air, so that not every append has to clear up
+        enough = self.max_bytes * 9 // 10  # some air, so that not every append has to clear up
         for kind in CHEAPEST_FIRST:
             for segment in list(self._segments):
                 if self.size <= enough:
                     return Dropped(events)
                 if segment.kinds[kind]:
                     events += self._rewrite_without(segment, kind)
-            if self.size <= self._max_bytes:
+            if self.size <= self.max_bytes:
                 break
         return Dropped(events)
 

@@ -75,6 +75,9 @@ class PortsReader:
     def port_of_netdev(self, netdev: str) -> PortInfo | None:
         return self._netdevs.get(netdev)
 
+    def port_named(self, device: str, port: int) -> PortInfo | None:
+        return self._ports.get(f"{device}/{port}")
+
     def ports(self) -> list[PortInfo]:
         return list(self._ports.values())
 

@@ -99,7 +99,7 @@ async def _send(collecting: CollectSettings, bootstrap: str, prefix: str, *, onc
 
     clock = SystemClock()
     delivery = kafka_delivery(collecting, bootstrap, prefix, clock)
-    parts = Parts(collecting, clock, delivery.resume_position)
+    parts = Parts(collecting, clock, delivery.resume_position, delivery.room)
     return await _run(build(parts, delivery), collecting, once=once)
 
 

@@ -38,11 +38,11 @@ def doctor(
         typer.echo(orjson.dumps([asdict(f) for f in findings], option=orjson.OPT_INDENT_2).decode())
     else:
         for finding in findings:
-            typer.echo(f"{_MARKS[finding.status]:<9} {finding.source:<12} {finding.found}")
+            typer.echo(f"{_MARKS[finding.status]:<9} {finding.source:<15} {finding.found}")
             if finding.why:
-                typer.echo(f"{'':<22} {finding.why}")
+                typer.echo(f"{'':<25} {finding.why}")
             if finding.fix and finding.status != "ok":
-                typer.echo(f"{'':<22} fix: {finding.fix}")
+                typer.echo(f"{'':<25} fix: {finding.fix}")
     statuses = {finding.status for finding in findings}
     if statuses & {"failed", "degraded"}:
         raise typer.Exit(FINDING)

@@ -42,7 +42,8 @@ def test_the_unit_limits_what_the_agent_may_use() -> None:
     assert settings["CapabilityBoundingSet"] == settings["AmbientCapabilities"] == ["CAP_SYSLOG"]
     assert settings["DevicePolicy"] == ["closed"]
     assert settings["DeviceAllow"][0] == "/dev/kmsg r"
-    assert all(device.startswith("char-nvidia") for device in settings["DeviceAllow"][1:])
+    drivers = ("char-nvidia", "char-infiniband_verbs")
+    assert all(device.startswith(drivers) for device in settings["DeviceAllow"][1:])
     assert settings["ProtectKernelLogs"] == ["no"], "it could not read the kernel log"
     assert "AF_NETLINK" in settings["RestrictAddressFamilies"][0]
 

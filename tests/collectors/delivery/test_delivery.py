@@ -95,6 +95,19 @@ async def test_an_outage_is_spooled_told_and_drained_in_order(tmp_path: Path) ->
     assert not segments(tmp_path)
 
 
+async def test_sources_that_can_wait_are_asked_to_before_anything_is_dropped(tmp_path: Path) -> None:
+    broker = FakeBroker(up=False)
+    async with running(delivery(broker, tmp_path, spool_bytes=1_000_000)) as under_test:
+        assert under_test.room()
+        for number in range(1, 161):
+            under_test.put([record(number, size=5_000)])
+        await until(lambda: not under_test.room())
+        assert under_test.dropped.total() == 0
+        broker.up = True
+        await under_test.flush(10)
+        assert under_test.room()
+
+
 async def test_draining_keeps_a_bounded_number_on_the_way(tmp_path: Path) -> None:
     broker = FakeBroker(up=False)
     async with running(delivery(broker, tmp_path)) as under_test:
