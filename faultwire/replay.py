@@ -18,6 +18,7 @@ from streams.engine.api import Output
 from streams.engine.local import LocalRuntime
 from streams.processor import NodeProcessor
 from streams.signals.settings import SignalSettings
+from topics.catalog import TOPICS
 from topics.derived import Attribution
 from topics.events import Event
 from topics.time import NS_PER_S
@@ -25,7 +26,7 @@ from topics.time import NS_PER_S
 FINISH_WITHIN_NS: Final = 24 * 3600 * NS_PER_S
 """How far the correlator's clock may run on after the last record. Verdicts are final long before."""
 
-INTERNAL: Final = frozenset({"evidence"})
+INTERNAL: Final = frozenset(name for name, spec in TOPICS.items() if spec.internal)
 
 
 @dataclass(slots=True)

@@ -21,17 +21,20 @@ from streams.health.node import HealthBook
 from streams.placement import Placements, Use
 from streams.signals.base import Fact, Reminder
 from streams.signals.context import Context
+from streams.signals.facility import trouble
 from streams.signals.registry import ByKind
 from streams.signals.thresholds import Effective
 from streams.signals.xid_critical import is_reset
 from streams.slots import Slot, Slots
 from streams.telling import signal_event
-from topics.derived import Health
+from topics.derived import Health, Signal
 from topics.events import Event, make
 from topics.ids import fact_id
 from topics.payloads import Aer, Check, Heartbeat, Kernel, Log, Operator, Payload, Placement, Sxid, Tick, Xid
 
 STATE_VERSION = 1
+FLEET_KEY: Final = "facility/"
+"""Keys of the `fleet` topic begin so; no node's name has a slash."""
 
 
 class Node:
@@ -172,10 +175,18 @@ class Node:
                 continue
             event = signal_event(fact, ctx, self.provenance, observe_only=mode == "observe")
             yield Output("signals", ctx.node, event)
+            if mode == "on" and trouble(fact.signal, fact.detail) is not None:
+                yield self._to_fleet(event)
             if mode == "on":
                 yield from self.evidence.take(event, ctx)
                 if moving_health:
                     yield from self._health(self.health.take(fact, event.id))
+
+    def _to_fleet(self, event: Event[Signal]) -> Output:
+        """What may be one trouble of many nodes is looked at in one place for the whole cluster."""
+        key = f"{FLEET_KEY}{self.ctx.cluster}"
+        copy = event.model_copy(update={"partitionkey": key, "node": self.ctx.node})
+        return Output("fleet", key, copy)
 
     def forget(self) -> None:
         self.slots.forget()

@@ -31,12 +31,12 @@ RETRY_NS: Final = 250 * NS_PER_MS
 
 
 class NodeProcessor:
-    """Implements `streams.engine.api.Processor`; the key is the node."""
+    """Implements `streams.engine.api.Processor`; the key is a node, or `facility/<cluster>` for all of them."""
 
     name = "streams"
     sources: tuple[str, ...] = (
         "raw.xid", "raw.nvlink", "raw.throttle", "raw.aer", "raw.ib-port", "raw.gpu", "raw.node", "raw.log",
-        "raw.placement", "raw.check",
+        "raw.placement", "raw.check", "fleet",
     )  # fmt: skip
     state_version: ClassVar[int] = STATE_VERSION
 

@@ -14,7 +14,7 @@ COMPACT_SMALL_SEGMENTS: Final = {
 }
 """Also for the changelogs of the workers: with Kafka's defaults (1 GiB, a week) a restart reads for hours."""
 
-KeyedBy = Literal["node", "job", "action", "controller", "source"]
+KeyedBy = Literal["node", "cluster", "job", "action", "controller", "source"]
 Cleanup = Literal["delete", "compact", "compact,delete"]
 
 
@@ -83,6 +83,15 @@ TOPICS: Final[dict[str, TopicSpec]] = {
             ("signal", "xid", "sxid", "aer", "ib_port", "kernel", "log", "check", "tick"),
             _WEEK,
             "findings of one attempt, re-keyed for the correlator",
+            internal=True,
+        ),
+        TopicSpec(
+            "fleet",
+            "cluster",
+            "delete",
+            ("signal",),
+            _WEEK,
+            "signals that may be one trouble of many nodes, for the whole cluster in one place",
             internal=True,
         ),
         TopicSpec("signals", "node", "delete", ("signal",), _MONTH, "windowed conditions"),

@@ -37,6 +37,7 @@ _ALWAYS_WRITTEN: Final = ("specversion", "datacontenttype")
 
 _KEYS: Final = {
     "node": "the node's name, as the scheduler has it",
+    "cluster": "`facility/` and the cluster's name",
     "job": "the job's id",
     "action": "the job's id, or the node's name where no job is concerned",
     "controller": "the controller's name and the action's id; `hold` for the global hold",

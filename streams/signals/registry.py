@@ -13,6 +13,7 @@ from streams.signals.collector_degraded import CollectorDegraded
 from streams.signals.ecc_uncorrectable import EccUncorrectable
 from streams.signals.event_loss import EventLoss
 from streams.signals.fabric_state import FabricState
+from streams.signals.facility import Facility
 from streams.signals.gpu_lost import GpuLost
 from streams.signals.memory_repair import RemapExhausted, RemapFailed, RemapPending
 from streams.signals.node_silent import NodeSilent
@@ -55,6 +56,7 @@ DETECTORS: Final[tuple[Detector[Any, Any], ...]] = (
     CollectorDegraded(),
     ClockSkew(),
     EventLoss(),
+    Facility(),
 )
 
 BY_NAME: Final = {d.name: d for d in DETECTORS}
