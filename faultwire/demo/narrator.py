@@ -134,11 +134,11 @@ def _signal(who: str, data: Signal) -> str:
 
 
 def _verdict(data: Attribution) -> str:
+    who = f"job {data.job_id} attempt {data.attempt} {data.phase}"
+    if data.domain == "none" and data.terminal_state == "RUNNING":
+        return f"{who}: RUNNING, nothing is wrong with it"
     names = ", ".join("/".join(p for p in (c.node, c.entity) if p) for c in data.culprits) or "nobody"
-    return (
-        f"job {data.job_id} attempt {data.attempt} {data.phase} r{data.revision}: {data.terminal_state}, "
-        f"{data.domain}/{data.subdomain}, culprit {names}"
-    )
+    return f"{who}: {data.terminal_state}, {data.domain}/{data.subdomain}, culprit {names}"
 
 
 def _action(data: Action) -> str:
