@@ -105,10 +105,10 @@ def describe(event: Event[Any]) -> tuple[str, str] | None:
         case Kernel():
             return "raw", f"{who} kernel {data.category}: {data.message}"
         case Log():
+            if data.code in QUIET_CODES:
+                return None
             rank = f" rank {data.rank}" if data.rank is not None else ""
-            return (
-                ("raw", f"{who}{rank} {data.code}: {data.message}") if data.code != "training.step" else None
-            )
+            return "raw", f"{who}{rank} {data.code}: {data.message}"
         case Job():
             return "raw", f"job {data.job_id} attempt {data.attempt} {data.state} on {len(data.nodes)} nodes"
         case Signal():
