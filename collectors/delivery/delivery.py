@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from collectors.clock import Clock
 from collectors.delivery.backlog import Backlog
-from collectors.delivery.link import Link, LinkError, TooLargeError
+from collectors.delivery.link import Link, LinkError, TooLargeError, refused
 from collectors.delivery.record import Outgoing
 from collectors.positions import Positions
 from collectors.reader import Position
@@ -200,8 +200,12 @@ class Delivery:
             await self._wake.wait()
 
     def _acknowledged(self, number: int, item: Outgoing, sent: asyncio.Future[Any]) -> None:
-        if sent.cancelled() or sent.exception() is not None:
-            self._failure = f"{item.topic}: {sent.exception() if not sent.cancelled() else 'given up'}"
+        error = asyncio.CancelledError("given up") if sent.cancelled() else sent.exception()
+        if error is not None:
+            if refused(error):
+                log.error("record refused by the broker kind=%s bytes=%d", item.kind, len(item.value))
+                self._settle(self._backlog.forget(number))
+            self._failure = f"{item.topic}: {error}"
             self._wake.set()
             return
         self._away = None

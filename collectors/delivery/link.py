@@ -29,6 +29,11 @@ class TooLargeError(Exception):
     """The broker will never take this record."""
 
 
+def refused(error: BaseException | None) -> bool:
+    """The broker answered that it will never take this record: its own limit is smaller than ours."""
+    return isinstance(error, MessageSizeTooLargeError)
+
+
 class Link(Protocol):
     """One connection. Records are delivered in the order of `send`."""
 

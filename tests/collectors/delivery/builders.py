@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aiokafka.errors import MessageSizeTooLargeError
+
 from collectors.clock import SystemClock
 from collectors.delivery.backlog import Backlog
 from collectors.delivery.delivery import Delivery
@@ -39,6 +41,8 @@ class FakeBroker:
     waiting: list[tuple[Outgoing, asyncio.Future[Any]]] = field(default_factory=list)
     most_waiting: int = 0
     connections: int = 0
+    limit: int = 10**9
+    """Larger values are refused, as a broker with a limit of its own does."""
 
     async def connect(self) -> FakeLink:
         if not self.up:
@@ -53,6 +57,9 @@ class FakeBroker:
         """Answer everything that waits."""
         waiting, self.waiting = self.waiting, []
         for item, future in waiting:
+            if len(item.value) > self.limit:
+                future.set_exception(MessageSizeTooLargeError("too large"))
+                continue
             self.stored.append(item)
             if not future.done():
                 future.set_result(None)

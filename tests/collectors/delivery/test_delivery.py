@@ -133,6 +133,16 @@ async def test_a_lost_connection_sends_again_only_what_was_not_acknowledged(tmp_
     assert broker.numbers() == [1, 2, 3, 4]
 
 
+async def test_a_record_above_the_brokers_own_limit_is_counted_and_passed(tmp_path: Path) -> None:
+    broker = FakeBroker(limit=10_000)
+    async with running(delivery(broker, tmp_path)) as under_test:
+        under_test.put([record(1), record(2, size=20_000, source="kmsg"), record(3)])
+        assert await under_test.flush(10)
+        assert under_test.dropped == {"xid": 1}
+        assert under_test.resume_position("kmsg") == {"seq": 2}
+    assert sorted(set(broker.numbers())) == [1, 3]
+
+
 async def test_a_killed_process_leaves_everything_to_the_next_one(tmp_path: Path) -> None:
     broker = FakeBroker(acking=False)
     first = delivery(broker, tmp_path)
