@@ -31,7 +31,7 @@ RETRY_NS: Final = 250 * NS_PER_MS
 
 
 class NodeProcessor:
-    """Implements `streams.engine.api.Processor`; the key is a node, or `facility/<cluster>` for all of them."""
+    """A `streams.engine.api.Processor`; the key is a node, or `facility/<cluster>` for all of them."""
 
     name = "streams"
     sources: tuple[str, ...] = (

@@ -11,7 +11,21 @@ from typing import Annotated
 
 import typer
 
-from faultwire.cli import broker, collect, config, demo, doctor, job, replay, topics, worker
+from faultwire.cli import (
+    broker,
+    collect,
+    config,
+    control,
+    demo,
+    doctor,
+    health,
+    hold,
+    job,
+    replay,
+    signals,
+    topics,
+    worker,
+)
 from faultwire.cli.common import BAD_INPUT, Globals, remember
 
 app = typer.Typer(
@@ -85,5 +99,19 @@ def _globals(
     remember(Globals(config_file, flags))
 
 
-for _module in (demo, replay, collect, doctor, job, worker, broker, topics, config):
+for _module in (
+    demo,
+    replay,
+    collect,
+    doctor,
+    job,
+    worker,
+    control,
+    hold,
+    signals,
+    health,
+    broker,
+    topics,
+    config,
+):
     _module.register(app)

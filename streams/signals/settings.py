@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import difflib
+from collections.abc import Iterable
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
+from streams.signals.modes import Mode
+from streams.signals.table import packaged
 from topics.payloads import Severity
-
-Mode = Literal["on", "observe", "off"]
-"""`observe`: published and marked, but it moves no health state and is no evidence. `off`: not computed."""
 
 
 class Override(BaseModel):
@@ -25,6 +25,20 @@ class Override(BaseModel):
     mode: Mode | None = None
     severity: Severity | None = None
     values: dict[str, float] = {}
+    """Threshold -> value, in the unit of the packaged table."""
+
+    @model_validator(mode="after")
+    def _known(self) -> Override:
+        """Names are checked as the configuration is read: a typing error must not pass for a setting."""
+        spec = packaged().get(self.signal)
+        if spec is None:
+            raise ValueError(f"no signal {self.signal!r}{_near(self.signal, packaged())}")
+        for name in self.values:
+            if name not in spec.thresholds:
+                raise ValueError(f"{self.signal} has no threshold {name!r}{_near(name, spec.thresholds)}")
+        if self.gpu_model is not None and (self.mode or self.severity):
+            raise ValueError(f"{self.signal}: mode and severity can't differ by GPU model")
+        return self
 
 
 class SignalSettings(BaseModel):
@@ -34,3 +48,8 @@ class SignalSettings(BaseModel):
     cluster: str = "default"
     """Used where an event's source does not name the cluster."""
     overrides: list[Override] = []
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f", did you mean {near[0]!r}?" if near else ""

@@ -6,15 +6,12 @@ it by signal and name, so that what decides can be read, argued about and change
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Hashable, Sequence
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from streams.signals.settings import Mode, Override, SignalSettings
+from streams.signals.modes import Mode
+from streams.signals.settings import Override, SignalSettings
+from streams.signals.table import Row, SignalSpec, ThresholdError, packaged
 from topics.payloads import Severity
 from topics.time import NS_PER_S
 
@@ -25,38 +22,6 @@ T = TypeVar("T")
 SCALE: Final = {"s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0}
 
 
-class ThresholdError(ValueError):
-    """A threshold or signal that does not exist, or a table that says nonsense."""
-
-
-class Row(BaseModel):
-    """One number of the table."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    value: float
-    unit: str
-    window_s: float | None = None
-    source: str = Field(min_length=3)
-    why: str = Field(min_length=3)
-
-
-class SignalSpec(BaseModel):
-    """One signal of the table."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    about: str = Field(min_length=10)
-    mode: Mode = "on"
-    severity: Severity
-    thresholds: dict[str, Row] = {}
-
-
-@lru_cache(maxsize=1)
-def packaged() -> dict[str, SignalSpec]:
-    """The table as shipped."""
-    raw = tomllib.loads(files("streams").joinpath("data/thresholds.toml").read_text("utf-8"))
-    return {name: SignalSpec.model_validate(spec) for name, spec in raw.items()}
-
-
 class Effective:
     """The numbers that hold for one cluster."""
 
@@ -64,13 +29,6 @@ class Effective:
         self.cluster = cluster
         self._table = packaged()
         self._overrides = [o for o in overrides if o.cluster in {None, cluster}]
-        for override in self._overrides:
-            spec = self.spec(override.signal)
-            if override.gpu_model is not None and (override.mode or override.severity):
-                raise ThresholdError(f"{override.signal}: mode and severity can't differ by GPU model")
-            for name in override.values:
-                if name not in spec.thresholds:
-                    raise ThresholdError(f"{override.signal} has no threshold {name!r}")
         self._values: dict[tuple[str, str, str | None], float] = {}
         self._ns: dict[tuple[str, str, str | None], int] = {}
         self._modes: dict[str, Mode] = {}
