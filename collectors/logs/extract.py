@@ -11,7 +11,7 @@ from collectors.logs.event import EventMaker, Item, Place
 from collectors.logs.fold import Folded, Folder
 from collectors.logs.pattern import Found, Pattern
 from collectors.logs.prefix import Line, take_apart
-from collectors.logs.quoting import is_quoted
+from collectors.logs.quoting import Quotes
 from topics.events import Event
 from topics.payloads import Log, Origin
 from topics.time import NS_PER_S
@@ -54,7 +54,7 @@ class LogExtractor:
         self._expire_at = 0
         self._folder: Folder[Item] = Folder()
         self._aborting = False
-        self._nodes: set[str] = set()
+        self._quotes = Quotes()
         self._last_bar: dict[Hashable, int | None] = {}
 
     def feed(self, time_ns: int, node: str, rank: int | None, text: str, origin: Origin) -> list[Event[Log]]:
@@ -122,12 +122,12 @@ class LogExtractor:
     def _line(
         self, place: Place, rank: int | None, line: Line, tried: list[Pattern] | None = None
     ) -> list[Event[Log]]:
-        self._nodes.add(place.node)
+        self._quotes.spoken(place.node)
         block = blocks.opens(line, place.time)
-        if block is not None and not is_quoted(line, place, rank, self._nodes):
+        if block is not None and not self._quotes.quoted(line, place, rank):
             return self._begin(_Open(block, line, place))
         facts = registry.recognise(line, tried)
-        if not facts or is_quoted(line, place, rank, self._nodes):
+        if not facts or self._quotes.quoted(line, place, rank):
             return []
         return [event for found in facts for event in self._emit(Item(place, line, found, line.body))]
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collectors.logs.event import Place
 from collectors.logs.extract import LogExtractor
 from collectors.logs.prefix import MAX_TEXT, take_apart
 from tests.collectors.logs.builders import AT, ORIGIN, extractor, feed, load
@@ -93,9 +94,9 @@ def test_streams_of_different_ranks_do_not_disturb_each_other(stream: list[tuple
     both, alone = extractor(), (extractor(), extractor())
     together, apart = [], []
     for number, (second, line) in enumerate(stream):
-        args = (AT + number * 1000, "node-01", 8 + second, line, ORIGIN)
-        together += both.feed(*args)
-        apart += alone[second].feed(*args)
+        place = Place(AT + number * 1000, "node-01", ORIGIN, identity=str(number))
+        together += both.read(place, 8 + second, line)
+        apart += alone[second].read(place, 8 + second, line)
     together += both.flush()
     apart += alone[0].flush() + alone[1].flush()
     assert sorted(e.id for e in together) == sorted(e.id for e in apart)

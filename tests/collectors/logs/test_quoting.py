@@ -11,10 +11,13 @@ FAULT = "RuntimeError: CUDA error: misaligned address"
 WARN = "node-0{}:5:6 [1] transport/net_ib.cc:1633 NCCL WARN NET/IB : mlx5_3:1 Got async event : port error"
 
 
+GENUINE = "[2026-03-14 02:13:00] node-0{}:5:6 [1] NCCL INFO NCCL version 2.21.5+cuda12.4"
+
+
 def said(text: str, rank: int | None = 0, node: str = "node-01") -> list[str]:
     one = extractor()
     for number in range(1, 4):
-        one.feed(AT, f"node-0{number}", number, "launcher: 8 workers on here", ORIGIN)
+        one.feed(AT, f"node-0{number}", None, GENUINE.format(number), ORIGIN)
     return codes(one.feed(AT, node, rank, text, ORIGIN))
 
 
@@ -50,6 +53,17 @@ def test_a_line_stamped_on_another_day() -> None:
     assert said(f"[rank0]:[E314 02:13:37.000000000 ProcessGroupNCCL.cpp:1432] {head}") != []
     assert said(f"[rank0]:[E214 02:13:37.000000000 ProcessGroupNCCL.cpp:1432] {head}") == []
     assert said(f"[rank0]:[E231 02:13:37.000000000 ProcessGroupNCCL.cpp:1432] {head}") != [], "no date at all"
+
+
+def test_a_whole_log_that_was_moved_in_time_is_not_quoted() -> None:
+    one, moved = extractor(), AT + 40 * 86400 * NS_PER_S
+    for minute in range(3):
+        line = f"[2026-03-14 02:{minute:02}:37] " + WARN.format(1)
+        assert codes(one.feed(moved + minute * 60 * NS_PER_S, "node-01", 0, line, ORIGIN)) == [
+            "nccl.port_error"
+        ]
+    older = "[2026-02-01 02:13:37] " + WARN.format(1)
+    assert one.feed(moved + 300 * NS_PER_S, "node-01", 0, older, ORIGIN) == []
 
 
 def test_the_turn_of_the_year_is_no_other_day() -> None:
