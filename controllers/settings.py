@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from controllers.kubernetes.settings import KubernetesSettings
 from controllers.limits import Limits
+from controllers.slurm.settings import SlurmSettings
 from topics.derived import ActionName
 
 
@@ -29,3 +31,6 @@ class ControlSettings(BaseModel):
 
     mark: str = Field(default="faultwire", pattern=r"^[A-Za-z0-9_.-]{1,40}$")
     """How our own drains, taints and conditions are told from other people's."""
+
+    slurm: SlurmSettings = SlurmSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()

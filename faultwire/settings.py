@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from collectors.settings import CollectSettings
+from controllers.settings import ControlSettings
 from correlator.settings import CorrelatorSettings
 from streams.settings import EngineSettings
 from streams.signals.thresholds import SignalSettings
@@ -61,3 +62,4 @@ class Settings(BaseModel):
     collect: CollectSettings
     streams: SignalSettings
     correlator: CorrelatorSettings
+    control: ControlSettings

@@ -148,9 +148,9 @@ class SlurmCluster:
         return fields
 
     def states(self) -> dict[str, str]:
-        """Node to the state that sinfo prints, e.g. `idle`, `drained`."""
+        """Node to the state that sinfo prints, e.g. `idle`, `drained`, without the `*` of a late answer."""
         output = self.try_run("sinfo", "--noheader", "--Node", "--format=%N %T") or ""
-        return dict(line.split() for line in output.splitlines())
+        return dict(line.rstrip("*").split() for line in output.splitlines())
 
     def wait_for(self, condition: Callable[[], bool], what: str, within_s: float = START_WITHIN_S) -> None:
         deadline = time.monotonic() + within_s
@@ -171,7 +171,7 @@ class SlurmCluster:
         self.cancel_all()
         self.wait_for(lambda: not self.run("squeue", "--noheader"), "an empty queue")
         for node, state in self.states().items():
-            if state != "idle":
+            if state.startswith(("drain", "down")):
                 self.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
         self.wait_for(lambda: self.states() == dict.fromkeys(NODES, "idle"), "idle nodes")
 

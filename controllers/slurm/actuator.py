@@ -61,7 +61,8 @@ class SlurmActuator:
         self._settings = settings
         self._prefix = prefix
         self._reporter = reporter
-        self._verifying: dict[str, float] = {}
+        self._since: dict[tuple[str, str, int], float] = {}
+        """When something was first seen: (action id, what, attempt) -> time of the loop."""
 
     def steps(self, event: Event[Action]) -> tuple[str, ...]:
         action = event.data
@@ -227,45 +228,67 @@ class SlurmActuator:
         return Done(f"job {job.job_id} is back in the queue ({job.state.lower()} before)")
 
     async def _release(self, event: Event[Action], _: Undertaking) -> StepResult:
-        """Not on the excluded nodes, and at once: Slurm lets a requeued job wait two minutes otherwise."""
+        """Not on the excluded nodes, and soon: Slurm lets a requeued job wait two minutes otherwise."""
         job = await self._client.job(str(event.data.job_id))
         if job is None:
             return Done(f"job {event.data.job_id} is not in the queue any more")
         if job.attempt == event.data.attempt:
             return Wait(f"job {job.job_id} is not back in the queue yet")
+        return await self._let_start(event, job)
+
+    async def _let_start(self, event: Event[Action], job: QueuedJob) -> StepResult:
         if job.state == "COMPLETING":
             return Wait(f"job {job.job_id} is still being cleaned up", 0.1)
         if job.state != "PENDING":
             return Done(f"job {job.job_id} is {job.state}")
         if job.reason in HELD:
             return Done(f"job {job.job_id} is held in the queue by somebody ({job.reason})")
+        tries = job.attempt - (event.data.attempt or 0)
+        gap = self._settings.requeue_gap_s + 2.0 * (tries - 1)  # it was too short for the first
+        rest = gap - self._seen_for(event, "pending", job.attempt)
+        if rest > 0:
+            return Wait(f"job {job.job_id} is in the queue", rest)
         excluded = _together(await self._client.excluded(job.job_id), event.data.exclude_nodes or ())
         await self._client.update_job(job.job_id, StartTime="now", **excluded)
-        return Done(
-            f"job {job.job_id} may start now" + (f", not on {excluded['ExcNodeList']}" if excluded else "")
-        )
+        where = f", not on {excluded['ExcNodeList']}" if excluded else ""
+        return Done(f"job {job.job_id} may start now{where}")
 
     async def _verify(self, event: Event[Action], _: Undertaking) -> StepResult:
-        """It runs, and elsewhere."""
-        began = self._verifying.setdefault(event.id, asyncio.get_running_loop().time())
+        """It runs, elsewhere, and goes on running."""
+        result = await self._started(event)
+        if not isinstance(result, Wait):
+            self._since = {key: at for key, at in self._since.items() if key[0] != event.id}
+        return result
+
+    async def _started(self, event: Event[Action]) -> StepResult:
+        waited = self._seen_for(event, "verify", 0)
         job = await self._client.job(str(event.data.job_id))
         if job is None:
-            return self._verified(event, f"job {event.data.job_id} is not in the queue any more")
+            return Done(f"job {event.data.job_id} is not in the queue any more")
         if job.state in RUNS:
-            where = set(_hosts(job.node_list)) & set(event.data.nodes)
-            self._verifying.pop(event.id, None)
-            if where:
+            if where := set(_hosts(job.node_list)) & set(event.data.nodes):
                 return Stop("failed", f"job {job.job_id} runs on {', '.join(sorted(where))} again")
+            if self._seen_for(event, "runs", job.attempt) < self._settings.settle_s:
+                return Wait(f"job {job.job_id} has just started")
             return Done(f"attempt {job.attempt} of job {job.job_id} runs on {job.node_list}")
-        if job.state not in {"PENDING", "COMPLETING"}:
-            return self._verified(event, f"job {job.job_id} is {job.state}")
-        if asyncio.get_running_loop().time() - began > self._settings.verify_within_s:
-            return self._verified(event, f"job {job.job_id} waits in the queue: {job.reason}")
+        second = job.attempt == (event.data.attempt or 0) + 2
+        if job.state in DIED and not second and self._settings.requeue_failed:
+            await self._client.requeue(job.job_id)
+            return Wait(f"attempt {job.attempt} of job {job.job_id} did not start well: put back once more")
+        if job.state == "PENDING" and second:
+            started = await self._let_start(event, job)
+            if isinstance(started, Wait):
+                return started
+        elif job.state not in {"PENDING", "COMPLETING"}:
+            return Done(f"job {job.job_id} is {job.state}")
+        if waited > self._settings.verify_within_s:
+            return Done(f"job {job.job_id} waits in the queue: {job.reason}")
         return Wait(f"job {job.job_id} does not run yet: {job.reason}")
 
-    def _verified(self, event: Event[Action], detail: str) -> Done:
-        self._verifying.pop(event.id, None)
-        return Done(detail)
+    def _seen_for(self, event: Event[Action], what: str, attempt: int) -> float:
+        """Seconds since this was first asked."""
+        now = asyncio.get_running_loop().time()
+        return now - self._since.setdefault((event.id, what, attempt), now)
 
     # -- helpers -----------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from topics.time import NS_PER_S
 JOB_COLUMNS: Final = (
     ("JobID", 20), ("State", 30), ("RestartCnt", 8), ("Reason", 64), ("NodeList", 100_000), ("Comment", 4096),
 )  # fmt: skip
-NODE_COLUMNS: Final = (("NodeHost", 256), ("StateComplete", 200), ("Reason", 4096))
+NODE_COLUMNS: Final = (("NodeList", 256), ("StateComplete", 200), ("Reason", 4096))
 BUSY: Final = frozenset({"allocated", "mixed", "completing"})
 OUT: Final = frozenset({"drain", "drained", "draining", "down", "fail", "failing", "error"})
 REBOOTING: Final = frozenset({"reboot_requested", "reboot_issued", "reboot"})
