@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from collectors.logs import blocks, registry
+from collectors.logs.block import PATIENCE_NS, Block, Done
 from collectors.logs.event import EventMaker, Item, Place
 from collectors.logs.fold import Folded, Folder
 from collectors.logs.pattern import Found, Pattern
@@ -29,7 +30,7 @@ _BARS: Final = frozenset({"tqdm", "lightning", "nemo"})
 class _Open:
     """A block that has begun: its first line, and where that stood."""
 
-    block: blocks.Block
+    block: Block
     line: Line
     place: Place
 
@@ -100,7 +101,7 @@ class LogExtractor:
         line = _apart(place, rank, text)
         key = _stream(place, line)
         entry = self._open.get(key)
-        if entry is not None and place.time - entry.block.last > blocks.PATIENCE_NS:
+        if entry is not None and place.time - entry.block.last > PATIENCE_NS:
             events += self._close(key)
             entry = None
         if entry is not None:
@@ -178,7 +179,7 @@ class LogExtractor:
         elif self._aborting and found.code == "slurm.task_exit" and found.signal == 9:
             found.details["teardown"] = True
 
-    def _done(self, done: blocks.Done, entry: _Open) -> list[Event[Log]]:
+    def _done(self, done: Done, entry: _Open) -> list[Event[Log]]:
         """A finished block; the exception line's own code wins over the general one."""
         found, line = done.found, entry.line
         if done.words is not None:
@@ -212,7 +213,7 @@ class LogExtractor:
 
     def _expire(self, time: int) -> list[Event[Log]]:
         self._expire_at = time + EXPIRE_EVERY_NS
-        stale = [k for k, entry in self._open.items() if time - entry.block.last > blocks.PATIENCE_NS]
+        stale = [k for k, entry in self._open.items() if time - entry.block.last > PATIENCE_NS]
         return [event for key in stale for event in self._close(key)]
 
     def _folded(self, folded: Folded[Item]) -> Event[Log]:

@@ -1,11 +1,11 @@
-"""NCCL: settings at start-up, sockets and bootstrap, results, everything but the InfiniBand transport."""
+"""NCCL: settings at start-up, results, and what is neither InfiniBand nor a socket."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from collectors.logs.families import nccl_ib
+from collectors.logs.families import nccl_ib, nccl_sockets
 from collectors.logs.pattern import Code, Family, Found, named, pattern
 from collectors.logs.prefix import Line
 from collectors.logs.tables import cuda_error
@@ -42,27 +42,6 @@ CODES: Final = (
         "progress",
         "A rank joined a communicator; its rank there, GPU and PCI address are in `details`.",
         "NCCL init.cc",
-    ),
-    Code(
-        "nccl.socket_closed",
-        "blame",
-        "A peer closed its connection: it died or was taken down.",
-        "NCCL misc/socket.cc, include/socket.h before 2.13",
-    ),
-    Code(
-        "nccl.socket_error",
-        "blame",
-        "A socket call towards a peer failed (`details.error`).",
-        "NCCL misc/socket.cc, os/linux.cc",
-    ),
-    Code(
-        "nccl.message_truncated",
-        "effect",
-        "Two ends disagree on a message's size: mismatched collectives.",
-        "NCCL misc/socket.cc, transport/net_socket.cc",
-    ),
-    Code(
-        "nccl.bootstrap_error", "effect", "Ranks could not find each other at start-up.", "NCCL bootstrap.cc"
     ),
     Code(
         "nccl.remote_error",
@@ -116,6 +95,7 @@ CODES: Final = (
     Code("nccl.abort", "teardown", "A communicator was aborted.", "NCCL init.cc"),
     Code("nccl.warning", "info", "An NCCL WARN line of another kind.", "NCCL debug.h"),
     *nccl_ib.CODES,
+    *nccl_sockets.CODES,
 )
 
 _RESULTS: Final = {
@@ -196,8 +176,6 @@ def _warning(_match: re.Match[str], line: Line) -> Found | None:
     return Found("nccl.warning") if line.nccl_level == "WARN" and line.message else None
 
 
-_F: Final = r"(?:[A-Za-z_]\w{1,40} ?: ?)?"
-"""The function that speaks: `socketProgress: `, `Net : `."""
 _COMM: Final = (
     r"(?:ncclComm\w{0,40} )?comm 0x(?P<comm>[0-9a-f]{1,16}) "
     r"rank (?P<comm_rank><INT>) n[rR]anks (?P<nranks><INT>)"
@@ -260,63 +238,7 @@ PATTERNS: Final = (
         nccl=True,
     ),
     *nccl_ib.PATTERNS,
-    pattern(
-        "losed by remote peer",
-        _F + r"Connection closed by remote peer (?P<peer><PEER>)",
-        "nccl.socket_closed",
-    ),
-    pattern(
-        "ailed",
-        _F
-        + r"Call to (?P<call>recv|send|read|write|recvmsg|sendmsg) (?:from|to) (?P<peer><PEER>) failed ?: ?"
-        r"(?P<error>.{1,200})",
-        "nccl.socket_error",
-    ),
-    pattern(
-        "exceeded error retry count",
-        _F
-        + r"[Cc]onnect(?: to (?P<peer><PEER>))? returned (?P<error>[^,]{1,120}),? exceeded error retry count"
-        r"(?: ?\((?P<tries><INT>)\)| after (?P<attempts><INT>) attempts)?",
-        "nccl.socket_error",
-    ),
-    pattern(
-        "exceeded error retry count",
-        _F + r"exceeded error retry count(?: \(<INT>\)| after (?P<attempts><INT>) attempts)?, "
-        r"(?P<error>.{1,120})",
-        "nccl.socket_error",
-    ),
-    pattern(
-        "ailed",
-        _F + r"[Cc]onnect to (?P<peer><PEER>) failed(?: with error)? ?:? ?(?P<error>.{1,120})",
-        "nccl.socket_error",
-        nccl=True,
-    ),
-    pattern(
-        "ailed",
-        _F + r"(?:Call to (?P<call>bind|listen|accept|connect|poll|getsockname|setsockopt|socket|recv|send)"
-        r"|Accept) failed ?:? ?(?:with )?(?P<error>.{1,200})",
-        "nccl.socket_error",
-        nccl=True,
-    ),
-    pattern(
-        "essage truncated",
-        _F + r"(?:NET/Socket : )?(?:From |peer )?(?:(?P<peer>[^\s:][^\s]{0,120}) )?[Mm]essage truncated ?: "
-        r"receiv(?:ed|ing) (?P<received><INT>) bytes instead of (?P<expected><INT>)",
-        "nccl.message_truncated",
-        nccl=True,
-    ),
-    pattern(
-        "ootstrap",
-        r"Bootstrap ?:? ?(?:no socket interface found|Root ?: (?P<error>.{1,200}))",
-        "nccl.bootstrap_error",
-        nccl=True,
-    ),
-    pattern(
-        "ootstrap",
-        r"bootstrap\w{0,30}\b.{0,60}?\b(?P<error>(?:timed out|timeout|failed|mismatch).{0,120})",
-        "nccl.bootstrap_error",
-        nccl=True,
-    ),
+    *nccl_sockets.PATTERNS,
     pattern(
         "uda failure",
         r"Cuda failure (?:(?P<number>\d{1,5}) )?'(?P<text>[^']{1,200})'",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.logs.blocks import PATIENCE_NS
+from collectors.logs.block import PATIENCE_NS
 from tests.collectors.logs.builders import AT, ORIGIN, codes, extractor, feed
 
 TRACEBACK = (
