@@ -23,8 +23,8 @@ from topics.events import Event
 from topics.payloads import Log, Origin
 from topics.time import NS_PER_S
 
-POLL_S: Final = 0.2
-SCAN_NS: Final = 2 * NS_PER_S
+POLL_S: Final = 0.5
+SCAN_NS: Final = 5 * NS_PER_S
 DEADLINE_S: Final = 10.0
 
 Taken = tuple[list[tuple[FileTail, list[Line]]], bool]
