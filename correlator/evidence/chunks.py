@@ -80,5 +80,4 @@ def parts_of(chunks: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """(kind, value) of all parts, from the parsed JSON of `pieces`."""
     for chunk in chunks:
         parts = orjson.loads(zlib.decompress(b64decode(chunk))) if isinstance(chunk, str) else chunk
-        for kind, value in parts:
-            yield kind, value
+        yield from parts

@@ -73,6 +73,7 @@ def nvlink_peer_redirect(case: Case) -> Sequence[Symptom]:
                 node=peer["node"],
                 entity=entity,
                 peer=None,
+                nodes=frozenset(n for n in (peer["node"], s.node) if n),
                 attrs={
                     **s.attrs,
                     "decoded": "peer_end",

@@ -95,7 +95,7 @@ def survived_evidence(case: Case) -> Sequence[Symptom]:
             return s
         if s.lasting and s.until is None and s.code != "node_silent":
             return s
-        over = s.until if s.until is not None else s.time
+        over = s.until if s.until is not None else max(s.time, s.begun)
         later = [t for t in steps if t > over + case.view.eps(s.node)]
         if len(later) >= 2 and later[-1] >= over + interval * 3 // 2:
             return s.demote("SurvivedEvidence", f"{len(later)} training steps were completed after it")

@@ -139,7 +139,7 @@ def coverage_gap(case: Case, verdict: Verdict) -> Verdict:
     culprits = {s.node for s in verdict.cause} | {n for s in verdict.cause for n in s.nodes}
     if not culprits - {None}:
         return verdict
-    own = [e.time for s in verdict.cause for e in explained_by(s, case.seen)]
+    own = [e.time for s in verdict.cause for e in explained_by(s, edges(case))]
     first_own = min(own, default=None)
     unseen = [n for n in ends(case) if n not in culprits and case.view.blind(n, at, KERNEL)]
     early = sorted(

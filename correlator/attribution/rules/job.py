@@ -199,7 +199,8 @@ def _goes_before(a: Symptom, b: Symptom, effects: tuple[Symptom, ...], case: Cas
     if a.begun + window < b.begins:
         first_a = min((e.time for e in of_a), default=None)
         first_b = min((e.time for e in of_b), default=None)
-        if first_a is None and first_b is not None and a.strength != "lethal":
+        late = first is not None and a.kills + from_seconds(case.view.settings.after_effect_s) < first
+        if first_a is None and first_b is not None and (late or a.strength != "lethal"):
             return None
         if first_a is None or first_b is None or first_a <= first_b + window:
             return f"{a.code} began {seconds(b.begins - a.begins):.3g} s earlier"
