@@ -219,6 +219,8 @@ class IbPort(Payload):
     switch_port: str | None = None
     pci_bdf: str | None = None
     message: str | None = None
+    written_by: WrittenBy | None = None
+    """Who said it, where a log did: only the kernel's word may cause an action."""
     via: Via
 
 

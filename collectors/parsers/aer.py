@@ -82,7 +82,7 @@ def _correctable_names() -> frozenset[str]:
 
 
 WORDS: Final = frozenset(
-    ["Bus", "received", "received:", "AER:", "DPC:", "error", "recovery", "recover", "device", "details"]
+    ["Bus", "received", "received:", "AER:", "DPC:", "error", "recovery", "recover", "can't"]
     + ["aer_status:", "aer_uncor_severity:", "Layer,", "["]
     + [f"[{bit}]" for bit in range(10, 32)]
 )

@@ -88,7 +88,7 @@ class NicLines:
             return self._port_line(record, line, None, told)
         if (told := _LINK.match(line)) and told[1]:
             return self._netdev(record, line, told[1], _STATES[told[2].lower()], driver=True)
-        if told := _CARRIER.match(line):
+        if (told := _CARRIER.match(line)) and _by_networkd(record, line):
             return self._netdev(record, line, told[1], _STATES[told[2].lower()], driver=False)
         if told := _READY.match(line):
             return self._netdev(record, line, told[1], "ACTIVE", driver=False)
@@ -161,6 +161,7 @@ class NicLines:
             switch_port=port.switch_port,
             pci_bdf=port.bdf,
             message=line,
+            written_by=record.written_by,
             via=self._site.via,
         )
         return (Found(payload, port.entity, record, transition=state),)
@@ -177,6 +178,11 @@ class NicLines:
             kmsg_seq=record.seq,
         )
         return (Found(payload, port.entity if port else "node", record),)
+
+
+def _by_networkd(record: KernelRecord, line: str) -> bool:
+    """Anybody can write such a line; under another program's name it says nothing about a port."""
+    return record.ident == "systemd-networkd" or line.startswith("systemd-networkd[")
 
 
 def _link_layer(port: PortDevice) -> Literal["InfiniBand", "Ethernet"]:

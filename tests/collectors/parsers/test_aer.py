@@ -231,6 +231,11 @@ def test_a_source_that_speaks_again_before_its_details_is_two_events() -> None:
     assert len(events_of(lines)) == 2
 
 
+def test_a_group_that_lost_its_end_is_told_before_the_next_one() -> None:
+    lines = group(bits={0: "RxErr", 6: "BadTLP"}, source=None)[:-1] + group(source=None)
+    assert [event.data.errors for event in events_of(lines)] == [["RxErr"], ["RxErr"]]
+
+
 def test_errors_of_two_devices_may_interleave() -> None:
     one, two = group(), group(device=NIC, driver="mlx5_core", bits={6: "BadTLP"}, layer="Data Link Layer")
     mixed = [line for pair in zip(one, two, strict=True) for line in pair]

@@ -62,6 +62,17 @@ def test_networkd_speaks_through_syslog_too() -> None:
     assert only([line]).data.state == "DOWN"
 
 
+@pytest.mark.parametrize("ident", ["logger", None])
+def test_under_another_name_it_is_nobodys_carrier(ident: str | None) -> None:
+    assert nothing([record("ib0: Lost carrier", written_by="userspace", ident=ident)])
+
+
+def test_who_told_a_transition_is_kept() -> None:
+    assert only(f"{IB}: mlx5_5: Port: 1 Link DOWN").data.written_by == "kernel"
+    networkd = record("systemd-networkd[812]: ib0: Lost carrier", written_by="userspace")
+    assert only([networkd]).data.written_by == "userspace"
+
+
 def test_an_outage_told_by_two_tellers_is_one() -> None:
     assert told(
         [
