@@ -106,9 +106,9 @@ class Controller:
             )
             reign = _Reign(self, journal, consumer)
             consumer.subscribe([topic], listener=reign)
-            await consumer.start()
             stack.push_async_callback(consumer.stop)
             stack.push_async_callback(reign.end)
+            await consumer.start()
             await reign.serve()
 
 

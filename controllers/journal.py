@@ -93,8 +93,8 @@ class Journal:
             request_timeout_ms=10_000,
             **self.options,
         )
+        self._producer = producer  # so that it is stopped also when it never came up
         await producer.start()
-        self._producer = producer
         await self._read_again()
         self._ours = True
 

@@ -1,4 +1,4 @@
-"""Carries out one action: step by step, each on record before the next, to the end or to a clear stop."""
+"""Carries out one action: step by step, each on record, to the end or to a clear stop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Worker:
             if step in undertaking.data.steps:
                 continue
             if undertaking.data.attempted == step:
-                undertaking = await self._step_done(event, undertaking, step, "begun before a restart")
+                undertaking = self._step_done(event, undertaking, step, "begun before a restart")
                 continue
             traits = self.actuator.traits(step)
             if "finishing" not in traits and (stopped := await self._may_not(event, undertaking)):
@@ -54,7 +54,7 @@ class Worker:
             if isinstance(result, Stop):
                 await self._end(event, undertaking, result.outcome, f"{step}: {result.detail}")
                 return
-            undertaking = await self._step_done(event, undertaking, step, result.detail)
+            undertaking = self._step_done(event, undertaking, step, result.detail)
         steps = undertaking.data.steps
         await self._end(event, undertaking, "done", "; ".join(steps.values()) or "nothing to do")
 
@@ -94,14 +94,18 @@ class Worker:
                 return result
             if self.clock() > give_up:
                 return Stop("failed", f"given up: {result.detail}")
-            await asyncio.sleep(result.after_s)
+            wait = asyncio.get_running_loop().time() + result.after_s
+            await self.journal.flush()
+            await asyncio.sleep(max(0.0, wait - asyncio.get_running_loop().time()))
 
-    async def _step_done(
+    def _step_done(
         self, event: Event[Action], undertaking: Event[Undertaking], step: str, detail: str
     ) -> Event[Undertaking]:
+        """On record with the next write: a step that is done again because its record was lost finds
+        itself done. So only what may not be repeated waits for the broker."""
         now = self.clock()
         after = self.writer.stepped(undertaking, step, detail, now)
-        await self.journal.write([after], [self.writer.audit(event, "step", detail, now, step=step)])
+        self.journal.stage([after], [self.writer.audit(event, "step", detail, now, step=step)])
         log.info("%s %s: %s: %s", event.data.action, event.id, step, detail)
         return after
 

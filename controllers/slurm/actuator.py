@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -243,9 +245,7 @@ class SlurmActuator:
             return Done(f"job {job.job_id} is {job.state}")
         if job.reason in HELD:
             return Done(f"job {job.job_id} is held in the queue by somebody ({job.reason})")
-        tries = job.attempt - (event.data.attempt or 0)
-        gap = self._settings.requeue_gap_s + 2.0 * (tries - 1)  # it was too short for the first
-        rest = gap - self._seen_for(event, "pending", job.attempt)
+        rest = self._not_before(event, job) - time.time()
         if rest > 0:
             return Wait(f"job {job.job_id} is in the queue", rest)
         excluded = _together(await self._client.excluded(job.job_id), event.data.exclude_nodes or ())
@@ -284,6 +284,13 @@ class SlurmActuator:
         if waited > self._settings.verify_within_s:
             return Done(f"job {job.job_id} waits in the queue: {job.reason}")
         return Wait(f"job {job.job_id} does not run yet: {job.reason}")
+
+    def _not_before(self, event: Event[Action], job: QueuedJob) -> float:
+        """When the nodes take the job again, as a wall-clock time: in a later second than that in which it
+        was first seen in the queue. Later still when that was too early once."""
+        waited = self._seen_for(event, "pending", job.attempt)
+        too_early = 2.0 * (job.attempt - (event.data.attempt or 0) - 1)
+        return math.floor(time.time() - waited) + 1 + self._settings.clock_skew_s + too_early
 
     def _seen_for(self, event: Event[Action], what: str, attempt: int) -> float:
         """Seconds since this was first asked."""

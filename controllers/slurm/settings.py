@@ -13,10 +13,10 @@ class SlurmSettings(BaseModel):
     command_timeout_s: float = Field(default=20.0, gt=0)
     checkpoint_most_s: float = Field(default=60.0, ge=0)
     """A job may ask for a signal before it is interrupted, and for so long at most to answer it."""
-    requeue_gap_s: float = Field(default=1.5, ge=0)
-    """Between the end of an attempt and the start of the next. Nodes refuse credentials that are not newer,
-    in whole seconds of their own clocks, than the end of the attempt before ("Job credential revoked"), and
-    the job fails. Above 1 s plus the skew of the clocks; Slurm's own gap is two minutes."""
+    clock_skew_s: float = Field(default=0.5, ge=0)
+    """How far the clocks of controller and nodes may lie apart. Nodes refuse credentials that are not newer,
+    in whole seconds, than the end of the attempt before ("Job credential revoked"), and the job fails; so a
+    requeued job is let start when the next second and this have passed. Slurm's own gap is two minutes."""
     settle_s: float = Field(default=2.0, ge=0)
     """The new attempt must have run for so long to count as started."""
     verify_within_s: float = Field(default=120.0, ge=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
@@ -133,12 +134,13 @@ async def test_an_attempt_that_the_fault_ended_first_is_put_back_all_the_same(
 
 
 async def test_a_restart_that_the_nodes_refuse_is_put_back_once_more(
-    slurm: SlurmCluster, kafka: Kafka, catalogue: str
+    slurm: SlurmCluster, kafka: Kafka, catalogue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Released in the second in which the attempt before ended, its credentials count as revoked."""
+    """Let start in the second in which the attempt before ended, its credentials count as revoked."""
     job, hosts = await asyncio.to_thread(started, slurm)
     others = set(NODES) - set(hosts)
-    async with acting(actuator(slurm, requeue_gap_s=0.0), kafka, catalogue):
+    monkeypatch.setattr(math, "floor", lambda seconds: seconds - 2)  # too early by a mistake of ours
+    async with acting(actuator(slurm, clock_skew_s=0.0), kafka, catalogue):
         for node in sorted(others):  # so that it has to start where it ran
             slurm.run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={ADMIN}")
         event = interrupt(job, hosts[0])
