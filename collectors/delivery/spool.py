@@ -1,8 +1,8 @@
 """Records on disk while the broker is away: an append-only log of segments, bounded in size and age.
 
-Frame: length, CRC-32, number (little endian), then `{header}\\n{value}`. A torn frame at the end of a
-segment (the process or the machine died in the middle of a write) ends that segment: what stood there
-was never promised to anybody.
+Frame: length, CRC-32 of all that follows, number (little endian), then `{header}\\n{value}`. A torn
+frame at the end of a segment (the process or the machine died in the middle of a write) ends that segment:
+what stood there was never promised to anybody.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Spool:
         if item.source is not None:
             header |= {"source": item.source, "position": dict(item.position or {})}
         payload = orjson.dumps(header) + b"\n" + item.value
-        frame = _FRAME.pack(len(payload), zlib.crc32(payload), number) + payload
+        frame = _FRAME.pack(len(payload), _checksum(number, payload), number) + payload
         segment = self._writable(number)
         self._write(segment, frame)
         segment.last = number
@@ -271,6 +271,10 @@ class Spool:
             segment.path.unlink()
 
 
+def _checksum(number: int, payload: bytes) -> int:
+    return zlib.crc32(payload, zlib.crc32(number.to_bytes(8, "little")))
+
+
 def _raw_frames(path: Path) -> Iterator[tuple[int, Outgoing, bytes]]:
     data = path.read_bytes()
     start = 0
@@ -300,7 +304,7 @@ def _parse(data: bytes, at: int) -> Iterator[tuple[int, Outgoing, int]]:
     while at + _FRAME.size <= len(data):
         length, crc, number = _FRAME.unpack_from(data, at)
         payload = data[at + _FRAME.size : at + _FRAME.size + length]
-        if len(payload) < length or zlib.crc32(payload) != crc:
+        if len(payload) < length or _checksum(number, payload) != crc:
             return
         header, _, value = payload.partition(b"\n")
         fields = orjson.loads(header)

@@ -82,9 +82,12 @@ class JournalReader:
             raise SourceFailedError("journalctl has no output")
         self.health.max_silence_s = TURN_S * 3
         self.health.ok()
+        looked = self._clock.monotonic()
         while True:
-            self.health.last_turn = self._clock.monotonic()
-            events = self._lines.due(self._clock.realtime())
+            self.health.last_turn = now = self._clock.monotonic()
+            events: list[Event[Any]] = []
+            if now - looked >= WAITING_TURN_S * 1e9:
+                looked, events = now, self._lines.due(self._clock.realtime())
             try:
                 async with asyncio.timeout(WAITING_TURN_S if self._lines.waiting else TURN_S):
                     line = await process.stdout.readline()  # what was read of a line stays in the stream

@@ -133,6 +133,16 @@ async def test_a_lost_connection_sends_again_only_what_was_not_acknowledged(tmp_
     assert broker.numbers() == [1, 2, 3, 4]
 
 
+async def test_what_a_lost_connection_leaves_open_is_on_disk_at_once(tmp_path: Path) -> None:
+    broker = FakeBroker(acking=False)
+    async with running(delivery(broker, tmp_path, spool_after_s=60)) as under_test:
+        under_test.put([record(1), record(2)])
+        await until(lambda: len(broker.waiting) == 2)
+        assert not segments(tmp_path)
+        broker.crash()
+        await until(lambda: segments(tmp_path))
+
+
 async def test_a_record_above_the_brokers_own_limit_is_counted_and_passed(tmp_path: Path) -> None:
     broker = FakeBroker(limit=10_000)
     async with running(delivery(broker, tmp_path)) as under_test:

@@ -73,14 +73,23 @@ def test_a_torn_tail_costs_only_what_was_not_written(
     assert everything(spool)[-1] == 100
 
 
-def test_a_flipped_bit_is_not_handed_out_as_a_record(tmp_path: Path) -> None:
-    filled(tmp_path, range(1, 11)).close()
-    (segment,) = tmp_path.glob("*.seg")
+@settings(max_examples=80, deadline=None)
+@given(place=st.floats(0, 0.9999), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_never_handed_out_as_a_record(
+    tmp_path_factory: pytest.TempPathFactory, place: float, bit: int
+) -> None:
+    folder = tmp_path_factory.mktemp("spool")
+    filled(folder, range(1, 11)).close()
+    (segment,) = folder.glob("*.seg")
     data = bytearray(segment.read_bytes())
-    data[len(data) // 2] ^= 0x10
+    data[int(len(data) * place)] ^= 1 << bit
     segment.write_bytes(bytes(data))
-    spool = Spool(tmp_path, 10**9, 1e6)
-    assert all(number <= 6 for number in everything(spool))
+    spool = Spool(folder, 10**9, 1e6)
+    handed = []
+    while (taken := spool.read()) is not None:
+        handed.append(taken[1])
+    assert handed == [record(number, source="kmsg") for number in range(1, len(handed) + 1)]
+    assert abs(len(handed) - int(10 * place)) <= 1, "all before the damage, none behind it"
     assert spool.damaged == 1
 
 

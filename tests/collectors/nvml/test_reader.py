@@ -155,7 +155,10 @@ async def test_an_ampere_without_link_fields_is_read_call_by_call(node: FakeNode
     )
 
 
-async def test_a_lost_gpu_is_told_once_keeps_its_name_and_the_others_go_on(node: FakeNode) -> None:
+async def test_a_lost_gpu_is_told_once_keeps_its_name_and_the_others_go_on(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collectors.nvml.reader.LOST_RETRY_S", 0.05)
     board = LevelBoard()
     under_test = reader(board)
     async with running(under_test) as emit:

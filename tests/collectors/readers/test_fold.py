@@ -71,6 +71,14 @@ def test_many_texts_of_one_gpu_and_code_are_counted_together() -> None:
     assert len(events) == singles + 1
 
 
+def test_a_device_that_was_quiet_is_heard_at_once_again() -> None:
+    lines = kernel_lines()
+    feed(lines, [(n * 0.001, contained(n)) for n in range(100)])
+    summary, single = lines.feed(record(contained(999), 30.0, 1000))
+    assert summary.data.repeats.count == 100 - DISTINCT_PER_WINDOW
+    assert single.data.repeats is None
+
+
 def test_the_position_does_not_pass_what_was_only_counted() -> None:
     lines = kernel_lines()
     feed(lines, [(0.0, contained(0)), (0.1, contained(0)), (0.2, contained(0))])

@@ -79,6 +79,13 @@ async def test_a_restart_goes_on_behind_the_cursor(tmp_path: Path) -> None:
     assert "--after-cursor=s=1;i=77" in (tmp_path / "journal.args").read_text()
 
 
+async def test_the_cursor_does_not_pass_what_was_only_counted(tmp_path: Path) -> None:
+    emit = Collected()
+    await reader(tmp_path, entry(1, xid_line()), entry(2, xid_line()), follow=False).once(emit)
+    assert [event.data.repeats and event.data.repeats.count for event in emit.events] == [None, 1]
+    assert emit.position == {"cursor": "s=1;i=1"}
+
+
 async def test_a_journalctl_that_ends_fails_the_reader(tmp_path: Path) -> None:
     with pytest.raises(SourceFailedError, match="ended"):
         await reader(tmp_path, entry(1, "noise"), follow=False).run(Collected())

@@ -155,6 +155,18 @@ async def test_in_drill_mode_user_space_counts_as_the_kernel_and_everything_is_a
     assert (real.data.written_by, real.drill) == ("kernel", None)
 
 
+async def test_a_drill_can_not_finish_what_the_kernel_began() -> None:
+    ring, clock = FakeRing(), FakeClock()
+    async with running(kmsg_reader(ring, clock, accept_userspace=True)) as emit:
+        await until(lambda: ring._readers)
+        await asyncio.sleep(0.01)
+        ring.write("NVRM: The NVIDIA GPU 0000:18:00.0")
+        ring.write("NVRM: fallen off the bus and is not responding to commands.", facility=1)
+        ring.write(xid_line(), facility=1)
+        await until(lambda: emit.events)
+    assert [event.data.pci_bdf for event in emit.events] == ["0000:cb:00.0"]
+
+
 async def test_the_position_waits_for_a_group_that_is_not_complete() -> None:
     ring, clock = FakeRing(), FakeClock()
     ring.write("noise")

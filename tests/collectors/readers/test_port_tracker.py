@@ -83,6 +83,14 @@ def test_a_read_that_began_before_an_edge_does_not_undo_it() -> None:
     assert port.told() == [("ACTIVE", "DOWN"), ("DOWN", "ACTIVE")]
 
 
+def test_a_slow_read_does_not_undo_a_newer_one() -> None:
+    port = Tracked()
+    port.says("ACTIVE", 0)
+    port.says("DOWN", 100.0)
+    port.says("ACTIVE", 99.0)
+    assert port.told() == [("ACTIVE", "DOWN")]
+
+
 def test_an_outage_between_two_reads_is_told_by_the_counter() -> None:
     port = Tracked()
     port.says("ACTIVE", 0, counters={"link_downed": 4})
@@ -113,6 +121,7 @@ def test_a_saturated_counter_is_blind_and_said_to_be() -> None:
     port = Tracked()
     port.says("ACTIVE", 0, counters={"link_downed": 250})
     port.says("ACTIVE", 10, counters={"link_downed": 255})
+    assert port.events == []
     (event,) = port.says("DOWN", 20, counters={"link_downed": 255})
     assert event.data.saturated == ["link_downed"]
     assert event.data.missed_transitions is None
