@@ -156,9 +156,7 @@ async def events_of(kafka: Kafka, topic: str, job_id: int, want: set[tuple[int, 
     return found
 
 
-async def test_a_jobs_life_on_kafka(
-    slurm: SlurmCluster, kafka: Kafka, catalogue: str
-) -> None:
+async def test_a_jobs_life_on_kafka(slurm: SlurmCluster, kafka: Kafka, catalogue: str) -> None:
     topic = f"{catalogue}raw.job"
     async with connected(slurm, kafka.bootstrap, catalogue):
         job = await asyncio.to_thread(slurm.submit, NCCL_IB_TIMEOUT="20", NCCL_IB_RETRY_CNT="7")
