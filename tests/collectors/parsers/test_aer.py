@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from collectors.inventory import EMPTY
-from collectors.parsers.aer import MAX_OPEN, severity_of
+from collectors.parsers.aer import MAX_OPEN
+from collectors.parsers.aer_grammar import severity_of
 from collectors.parsers.catalog import rows
 from tests.collectors.parsers.builders import UUID_0, at, events_of, nothing, only, parser, record
 from topics.events import Event, to_dict
