@@ -23,7 +23,6 @@ from collectors.parsers.aer_grammar import (
     PREFIX,
     SOURCE,
     STATUS,
-    WORDS,
     AerSeverity,
     bit_names,
     correctable_names,
@@ -35,8 +34,6 @@ from collectors.parsers.dpc import ContainmentLines
 from collectors.parsers.records import KernelRecord
 from collectors.parsers.site import NOTHING, Found, Site
 from topics.time import NS_PER_S
-
-__all__ = ["MAX_OPEN", "WORDS", "AerLines"]
 
 WAIT_NS: Final = NS_PER_S
 MAX_OPEN: Final = 256
@@ -226,11 +223,9 @@ class AerLines:
 
     def _overdue(self, now: int | None) -> tuple[Found, ...]:
         done = list(self._containment.due(now))
-        for bdf in [b for b, group in self._groups.items() if now is None or now - group.last > WAIT_NS]:
+        for bdf in [bdf for bdf, group in self._groups.items() if _late(group.last, now)]:
             done += self._close(bdf)
-        for bdf in [
-            b for b, one in self._sources.items() if now is None or now - one.record.time_ns > WAIT_NS
-        ]:
+        for bdf in [bdf for bdf, source in self._sources.items() if _late(source.record.time_ns, now)]:
             done += self._unused(bdf)
         return tuple(done)
 
@@ -270,3 +265,7 @@ class AerLines:
             layer=layer,
             multiple=multiple,
         )
+
+
+def _late(last: int, now: int | None) -> bool:
+    return now is None or now - last > WAIT_NS

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final, Literal
 
 from collectors.inventory import EMPTY, Inventory
-from collectors.parsers import aer, kernel, nic
+from collectors.parsers import aer_grammar, kernel, nic
 from collectors.parsers.aer import AerLines
 from collectors.parsers.gpu_lines import GpuLines
 from collectors.parsers.kernel import KernelLines
@@ -52,7 +52,7 @@ class _Subsystems:
             return self.gpu.feed(record, line) or self.kernel.feed(record, line)
         if "SXid" in words:
             return self.switch.feed(record, line)
-        if not aer.WORDS.isdisjoint(words) and (found := self.aer.feed(record, line)):
+        if not aer_grammar.WORDS.isdisjoint(words) and (found := self.aer.feed(record, line)):
             return found
         if not nic.WORDS.isdisjoint(words) and (found := self.nic.feed(record, line)):
             return found
@@ -61,7 +61,7 @@ class _Subsystems:
         return ()
 
 
-WORDS: Final = aer.WORDS | nic.WORDS | kernel.WORDS | {"NVRM:", "SXid"}
+WORDS: Final = aer_grammar.WORDS | nic.WORDS | kernel.WORDS | {"NVRM:", "SXid"}
 """Nearly all lines of a healthy host have none of these, and end here: splitting a line and looking its
 words up costs less than any expression, and less than as many searches."""
 

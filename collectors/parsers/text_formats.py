@@ -40,7 +40,7 @@ _DMESG_ISO: Final = re.compile(
 )
 _HOST_ISO: Final = re.compile(_ISO + " " + _SENDER, re.DOTALL | re.ASCII)
 _SYSLOG: Final = re.compile(
-    r"(?:<\d{1,3}>)?(\w{3}) +(\d{1,2}) (\d\d:\d\d:\d\d) " + _SENDER, re.DOTALL | re.ASCII
+    r"(?:<\d{1,3}>)?(\w{3}) +(\d{1,2}) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? " + _SENDER, re.DOTALL | re.ASCII
 )
 
 _CALLER: Final = re.compile(r" ?\[ *[TC]\d+\]")
@@ -153,14 +153,17 @@ def _syslog(line: str, hints: Hints) -> KernelRecord | None:
     found = _SYSLOG.fullmatch(line)
     if not found:
         return None
-    month_name, day, clock, _, ident, pid, text = found.groups()
+    month_name, day, clock, digits, _, ident, pid, text = found.groups()
     month = month_number(month_name)
     when = hints.clock.ns(month, int(day), clock) if month else None
     if when is None:
         return None
+    when += fraction_ns(digits)
     text = text or ""
     stamp = _STAMP.match(text)
-    if stamp:
+    if stamp and digits:
+        text = text[stamp.end() :]
+    elif stamp:
         when = hints.uptime.refine(when, int(stamp[1]) * NS_PER_S + int(stamp[2]) * NS_PER_US)
         text = text[stamp.end() :]
     return _sent(when, ident, pid, text, hints)
@@ -168,6 +171,8 @@ def _syslog(line: str, hints: Hints) -> KernelRecord | None:
 
 def _sent(when: int, ident: str, pid: str | None, text: str, hints: Hints) -> KernelRecord:
     kernel = ident == "kernel" and pid is None
+    if "#012" in text:  # how rsyslog keeps the lines of a record on one
+        text = text.replace("#012", "\n")
     return KernelRecord(
         when,
         None,

@@ -34,7 +34,7 @@ _PROCESS: Final = re.compile(
 _CAUSE: Final = re.compile(r",? caused by previous Xid (\d{1,9})\.?\s*$", re.ASCII)
 _MAP: Final = re.compile(r"NVRM: GPU at " + _ADDRESS + r": (GPU-[0-9a-fA-F-]{8,40})", re.ASCII)
 _BARE_LOST: Final = re.compile(r"NVRM: GPU " + _ADDRESS + r": GPU has fallen off the bus\.?", re.ASCII)
-_PROBE: Final = re.compile(r"NVRM: The NVIDIA (?:probe routine|GPU) " + _ADDRESS, re.ASCII)
+_PROBE: Final = re.compile(r"NVRM: The NVIDIA GPU " + _ADDRESS, re.ASCII)
 _PROBE_END: Final = re.compile(r"(?:NVRM: )?fallen off the bus and is not responding", re.ASCII)
 _DRIVER: Final = re.compile(
     r"NVRM: loading NVIDIA UNIX .{0,60}?Kernel Module(?: for \S{1,20})?\s+(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)",

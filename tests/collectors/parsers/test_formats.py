@@ -113,6 +113,10 @@ def syslog_uptime(us: int, facility: int, level: int, text: str) -> str:
     return f"{when(us):%b %e %H:%M:%S} node-02 {ident(facility)}: [{us / 1e6:12.6f}] {text}"
 
 
+def journal_precise(us: int, facility: int, level: int, text: str) -> str:
+    return f"{when(us):%b %d %H:%M:%S.%f} node-02 {ident(facility)}: {text}"
+
+
 EXACT, SECONDS = NS_PER_US, NS_PER_S
 WRITERS = ["kernel", "userspace", "kernel", "kernel", "userspace"]
 UNKNOWN = [None] * 5
@@ -131,6 +135,7 @@ FORMATS = [
     (dmesg_iso_decoded, "dmesg-iso", EXACT, WRITERS),
     (syslog, "syslog", SECONDS, WRITERS),
     (syslog_uptime, "syslog", EXACT, WRITERS),
+    (journal_precise, "syslog", EXACT, WRITERS),
 ]
 Printer = Callable[[int, int, int, str], str]
 
@@ -232,6 +237,11 @@ def test_indented_lines_belong_to_the_record_above() -> None:
         "next",
     ]
     assert stats.skipped == 0
+
+
+def test_rsyslogs_escaped_newlines_are_newlines() -> None:
+    records, _ = read("Mar 14 02:00:00 node-02 kernel: NVRM: The NVIDIA GPU 0000:18:00.0#012NVRM: fallen off")
+    assert records[0].text == "NVRM: The NVIDIA GPU 0000:18:00.0\nNVRM: fallen off"
 
 
 def test_a_record_keeps_a_bounded_number_of_further_lines() -> None:
