@@ -59,7 +59,7 @@ def _interrupt(s: Situation, policy: Policy) -> Iterator[Event[Action]]:
     if not policy.interrupt.enabled or job is None or verdict.domain not in policy.interrupt.domains:
         return
     cause = [c for c in verdict.cause if not c.attrs.get("slows")]
-    fresh = [c for c in cause if not c.attrs.get("old")]
+    fresh = [c for c in cause if not c.attrs.get("old") and not _before_the_attempt(c, s)]
     sure = [c for c in fresh if c.attrs.get("at_once") or _out_of_budget(c, s, policy)]
     if not cause or not (sure or (s.phase != "provisional" and s.case.trouble)):
         return
@@ -99,6 +99,13 @@ def _out_of_budget(c: Symptom, s: Situation, policy: Policy) -> bool:
     if c.strength == "lethal":
         return True
     return c.until is None and policy.interrupt.at == "budget" and s.now >= c.kills
+
+
+def _before_the_attempt(c: Symptom, s: Situation) -> bool:
+    """An outage whose budget was used up before this attempt began is not what kills it. Such an outage is
+    handed over when the attempt is placed, and its end may come a moment after its beginning."""
+    start = s.case.view.start
+    return c.code in OUTAGES and start is not None and c.kills < start
 
 
 def _rivals(s: Situation, nodes: Sequence[str]) -> list[str]:

@@ -174,6 +174,7 @@ partitions = 4
 [correlator]
 policy = "{policy}"
 lateness_s = 3.0
+fast_after_s = 1.0
 
 [control.limits]
 nodes_per_window = 1000
