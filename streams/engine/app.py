@@ -31,6 +31,16 @@ class EngineApp(faust.App):  # type: ignore[misc]
         """None: all state is in Kafka."""
 
 
+class RawSchema(faust.Schema):  # type: ignore[misc]
+    """Keys and values are bytes: there is nothing to decode, and nothing that could fail."""
+
+    def compile(self, app: Any, **_: Any) -> Any:
+        async def decode(message: Any, *, propagate: bool = False) -> Any:  # noqa: ARG001
+            return faust.Event(app, message.key, message.value, message.headers, message)
+
+        return decode
+
+
 def create_app(processor: Processor, settings: EngineSettings) -> Engine:
     """The engine of a core, with its Faust app in `.app`. Nothing is started or connected yet."""
     engine = Engine(processor, settings)
@@ -65,13 +75,19 @@ def create_app(processor: Processor, settings: EngineSettings) -> Engine:
     )
     app.transport = EngineTransport(app.conf.broker_consumer, app, engine.settle, engine.fail)
     table = StateTable(
-        app, name="state", key_type=bytes, value_type=bytes, extra_topic_configs=dict(CHANGELOG_CONFIG)
+        app,
+        name="state",
+        schema=RawSchema(),
+        key_type=bytes,
+        value_type=bytes,
+        extra_topic_configs=dict(CHANGELOG_CONFIG),
     )
     table.outbox = engine.statebox
     app.tables.hooks = engine
     app.tables.add(table)
     source = app.topic(
         *engine.sources,
+        schema=RawSchema(),
         key_type=bytes,
         value_type=bytes,
         key_serializer="raw",

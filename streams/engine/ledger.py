@@ -12,7 +12,7 @@ from typing import Any
 
 from streams.engine.api import Output, Processor, SourceRef
 from streams.engine.deadletters import Letters
-from streams.engine.stamped import Stamps, pack, unpack
+from streams.engine.stamped import pack, unpack
 from topics.catalog import TOPICS
 from topics.errors import DecodeError
 from topics.events import MAX_RECORD_BYTES, Event, decode_record
@@ -73,7 +73,7 @@ class Counts:
 @dataclass(slots=True)
 class _Held:
     partition: int
-    stamps: Stamps
+    stamps: dict[str, int]
 
 
 class Ledger:
@@ -88,6 +88,8 @@ class Ledger:
         self.counts = Counts()
         self._letters = letters
         self._held: dict[str, _Held] = {}
+        self.epochs: dict[int, int] = {}
+        """Of the owned partitions, written into every state (see `stamped`)."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -131,7 +133,8 @@ class Ledger:
                 return Step(outputs, Write(record.partition, key.encode(), None))
             held.stamps[record.topic] = record.offset
             if effects.state is not None:
-                write = Write(record.partition, key.encode(), pack(held.stamps, effects.state))
+                epoch = self.epochs.get(record.partition, 0)
+                write = Write(record.partition, key.encode(), pack(epoch, held.stamps, effects.state))
         return Step(outputs, write)
 
     def on_due(self, now: int) -> Sequence[Output]:
@@ -161,13 +164,13 @@ class Ledger:
         `ends` are the end offsets of the source topics' partitions: a stamp beyond its end speaks of a
         topic that has been deleted and made again, and would hide the new one's records.
         """
-        stamps, state = unpack(value)
+        stamped = unpack(value)
         for topic, end in (ends or {}).items():
-            if stamps.get(topic, -1) >= end:
-                del stamps[topic]
+            if stamped.at.get(topic, -1) >= end:
+                del stamped.at[topic]
         self.drop(key)
-        self._held[key] = _Held(partition, stamps)
-        self.processor.load(key, state)
+        self._held[key] = _Held(partition, stamped.at)
+        self.processor.load(key, stamped.state)
 
     def _dead(self, record: Record, errors: Sequence[DecodeError]) -> Output:
         reason = errors[0].reason

@@ -79,14 +79,8 @@ def to_messages(outputs: Sequence[Output], prefix: str, letters: Letters) -> lis
 
 @lru_cache(maxsize=1 << 17)
 def partition_of(key: bytes, partitions: int) -> int:
-    """Kafka's own hash of keys (murmur2), which all of our clients use."""
+    """Where Kafka's own hash of keys (murmur2) puts a key; all of our clients use it."""
     return int(murmur2(key) & 0x7FFFFFFF) % partitions
-
-
-def _partition(key: bytes | None, all_partitions: list[int], available: list[int]) -> int:
-    if key is None:
-        return (available or all_partitions)[0]
-    return partition_of(key, len(all_partitions))
 
 
 class Outbox(Service):  # type: ignore[misc]
@@ -100,6 +94,7 @@ class Outbox(Service):  # type: ignore[misc]
         self._name = name
         self._linger_ms = linger_ms
         self._producer: AIOKafkaProducer | None = None
+        self._partitions: dict[str, int] = {}
         self._pending: set[asyncio.Future[Any]] = set()
         self._failure: BaseException | None = None
 
@@ -119,7 +114,6 @@ class Outbox(Service):  # type: ignore[misc]
             max_batch_size=256 * 1024,
             max_request_size=MAX_REQUEST_BYTES,
             request_timeout_ms=int(self._settings.request_timeout_s * 1000),
-            partitioner=_partition,
         )
         await producer.start()
         self._producer = producer
@@ -138,7 +132,7 @@ class Outbox(Service):  # type: ignore[misc]
                 message.topic,
                 message.value,
                 key=message.key,
-                partition=message.partition,
+                partition=await self._partition(message),
                 timestamp_ms=message.timestamp_ms,
                 headers=message.headers,
             )
@@ -148,6 +142,14 @@ class Outbox(Service):  # type: ignore[misc]
         self._pending.add(future)
         future.add_done_callback(self._on_done)
         return future
+
+    async def _partition(self, message: Message) -> int | None:
+        """Of the key, unless the message says another; aiokafka would list all partitions every time."""
+        if message.partition is not None:
+            return message.partition
+        if message.topic not in self._partitions and self._producer is not None:
+            self._partitions[message.topic] = len(await self._producer.partitions_for(message.topic))
+        return partition_of(message.key, self._partitions[message.topic])
 
     async def flush(self) -> None:
         """Returns when everything sent so far has been acknowledged; raises `DeliveryError` otherwise."""

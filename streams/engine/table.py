@@ -17,7 +17,7 @@ from faust.types import TP
 
 from streams.engine.ledger import Write
 from streams.engine.outbox import Message, Outbox
-from streams.engine.stamped import is_older, unpack
+from streams.engine.stamped import unpack
 
 CHANGELOG_CONFIG: Final[Mapping[str, str]] = {
     # Small segments, compacted early: recovery reads what the cleaner has not yet reached.
@@ -36,9 +36,11 @@ class OwnedStore(Store):  # type: ignore[misc]
         self.changed: dict[bytes, None] = {}
         """Keys that recovery brought a new value for, or deleted, since `take_changes`."""
         self.outdated: dict[bytes, None] = {}
-        """Keys over whose value a former owner wrote an older one: the log must get ours again."""
+        """Keys over whose value a former owner wrote its own, late: the log must get ours again."""
         self.failure: Exception | None = None
         """Faust logs what `apply_changelog_batch` raises and goes on without that state: kept here."""
+        self.epochs: dict[int, int] = {}
+        """The highest epoch that the changelog partitions have shown."""
         self._followed: dict[TP, int] = {}
 
     def put(self, partition: int, key: bytes, value: bytes | None) -> None:
@@ -72,12 +74,15 @@ class OwnedStore(Store):  # type: ignore[misc]
 
     def _apply(self, partition: int, key: bytes, value: bytes | None) -> None:
         ours = self.data.get(key)
-        if value is not None and ours is not None:
-            if ours[1] == value:
-                return
-            if is_older(unpack(value)[0], unpack(ours[1])[0]):
-                self.outdated[key] = None
-                return
+        if value is not None:
+            epoch = unpack(value).epoch
+            self.epochs[partition] = max(epoch, self.epochs.get(partition, 0))
+            if ours is not None:
+                if ours[1] == value:
+                    return
+                if epoch < unpack(ours[1]).epoch:
+                    self.outdated[key] = None
+                    return
         self.outdated.pop(key, None)
         self.put(partition, key, value)
         self.changed[key] = None

@@ -137,6 +137,7 @@ async def test_the_names_that_we_touch_exist(engine: Engine) -> None:
         assert hasattr(consumer, name)
     for name in ("thread_loop", "parent_loop", "call_thread", "_ensure_consumer", "_consumer"):
         assert hasattr(consumer._thread, name)
+    assert hasattr(engine.app.producer.buffer, "wait_until_ebb")
     assert hasattr(engine.app, "_consumer")
     assert hasattr(engine.app.topics, "_tp_index")
     assert hasattr(engine.app, "consumer_generation_id")

@@ -47,6 +47,9 @@ class Producer:
     def __init__(self) -> None:
         self.sent: list[asyncio.Future[Any]] = []
 
+    async def partitions_for(self, _: str) -> set[int]:
+        return {0, 1, 2, 3}
+
     async def send(self, *_: Any, **__: Any) -> asyncio.Future[Any]:
         self.sent.append(asyncio.get_running_loop().create_future())
         return self.sent[-1]

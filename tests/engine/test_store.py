@@ -37,8 +37,8 @@ def apply(store: OwnedStore, *entries: tuple[int, int, str, bytes | None]) -> No
     store.apply_changelog_batch(changes(*entries), lambda key: key, lambda value: value)
 
 
-def at(offset: int) -> bytes:
-    return pack({"raw.node": offset}, b"{}")
+def at(offset: int, epoch: int = 1) -> bytes:
+    return pack(epoch, {"raw.node": offset}, b"{}")
 
 
 async def test_recovery_tells_which_keys_it_changed(store: OwnedStore) -> None:
@@ -55,11 +55,20 @@ async def test_reading_our_own_writes_again_changes_nothing(store: OwnedStore) -
 
 
 async def test_a_late_write_of_a_former_owner_is_repaired_not_believed(store: OwnedStore) -> None:
-    apply(store, (0, 0, "a", at(9)), (0, 1, "a", at(4)))
+    """Even when it knows more of another topic: the new owner will read that itself."""
+    late = pack(6, {"raw.node": 4, "raw.check": 99}, b"{}")
+    apply(store, (0, 0, "a", at(9, epoch=7)), (0, 1, "a", late))
     assert store.take_changes() == ([b"a"], [b"a"])
-    assert store.data[b"a"] == (0, at(9))
-    apply(store, (0, 2, "a", at(4)), (0, 3, "a", at(12)))
+    assert store.data[b"a"] == (0, at(9, epoch=7))
+    apply(store, (0, 2, "a", late), (0, 3, "a", at(12, epoch=8)))
     assert store.take_changes() == ([b"a"], [])
+    assert store.epochs == {0: 8}
+
+
+async def test_what_one_owner_writes_later_replaces_what_it_wrote_before(store: OwnedStore) -> None:
+    apply(store, (0, 0, "a", at(9, epoch=7)), (0, 1, "a", at(10, epoch=7)))
+    assert store.take_changes() == ([b"a"], [])
+    assert store.data[b"a"] == (0, at(10, epoch=7))
 
 
 async def test_keys_of_partitions_that_went_elsewhere_are_gone(store: OwnedStore) -> None:
