@@ -29,7 +29,7 @@ Bootstrap = Annotated[
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True)
-    for command in (slurm, kubernetes, webhook):
+    for command in (slurm, kubernetes, webhook, quarantine):
         group.command()(command)
     group.command(name="exec")(exec_)
     app.add_typer(
@@ -104,6 +104,21 @@ def exec_(
     _run(
         _told(enable, bootstrap), ProgramActuator(ProgramSettings(command=tuple(command), timeout_s=timeout))
     )
+
+
+def quarantine(
+    for_real: Annotated[
+        bool, typer.Option("--for-real", help="Without it, everything it asks for is a dry run.")
+    ] = False,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Turn the health of nodes into actions: drain, repair, check, return, retire. One is enough."""
+    from controllers.quarantine import QuarantineKeeper
+    from faultwire.cli.run import run_until_signal
+
+    told = settings(kafka__bootstrap=bootstrap)
+    keeper = QuarantineKeeper(told.kafka.bootstrap, told.kafka.prefix, dry_run=not for_real)
+    run_until_signal(keeper.run())
 
 
 def _told(enable: str | None, bootstrap: str | None) -> Settings:
