@@ -2,7 +2,7 @@
 
 Run: `python -m bench.collectors [latency] [idle] [storm] [--seconds N] [--json FILE]`, as root. Starts a
 broker unless FAULTWIRE_BOOTSTRAP names one. The method stands beside each figure. The comparison for
-latency, in the same run, is an aiokafka producer with the same settings and a record of the same size.
+latency, in the same run, is an aiokafka producer with the same settings, and a bare read of the log.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class TimedLink(KafkaLink):
 
 
 async def latency(bootstrap: str, folder: Path, records: int = 500) -> Result:
-    """One record every 20 ms into the real kernel log, by another thread of this process."""
+    """One record every 20 ms into the real kernel log, by another thread of this process. Compared in the
+    same run: a bare producer, and a bare read of the log."""
     settings = CollectSettings(readers=("kmsg",), state_dir=folder / "latency", node="bench")
     clock = SystemClock()
 
@@ -95,13 +96,18 @@ async def latency(bootstrap: str, folder: Path, records: int = 500) -> Result:
         (TimedLink.acknowledged[n] - written[n]) / 1e6 for n in written if n in TimedLink.acknowledged
     )
     plain = await plain_producer(bootstrap, records)
+    bare = await asyncio.to_thread(bare_reader, 200)
     return {
         "what": "kernel record written -> acknowledged by the broker",
         "records": records,
         "acknowledged": len(took),
         **percentiles(took),
         **{f"plain_{key}": value for key, value in percentiles(plain).items()},
-        "ratio_p50": round(statistics.median(took) / statistics.median(plain), 2),
+        **{f"bare_read_{key}": value for key, value in percentiles(bare).items()},
+        "own_share_p50_ms": round(
+            statistics.median(took) - statistics.median(plain) - statistics.median(bare), 2
+        ),
+        "load": os.getloadavg()[0],
         "method": latency.__doc__,
     }
 
@@ -118,6 +124,40 @@ async def plain_producer(bootstrap: str, records: int) -> list[float]:
         await asyncio.sleep(0.02)
     await link.close()
     return sorted(took)
+
+
+def bare_reader(records: int) -> list[float]:
+    """What the kernel itself takes to wake a reader of its log (it does so at its next tick): a thread that
+    does nothing but read, one record every 23 ms."""
+    name, written, took = marker(), dict[int, int](), list[float]()
+    fd = os.open(KMSG, os.O_RDONLY)
+    os.lseek(fd, 0, os.SEEK_END)
+
+    def read() -> None:
+        while len(took) < records:
+            data = os.read(fd, 16384)
+            now = time.monotonic_ns()
+            if name.encode() in data:
+                number = int(data.split(b"pid=")[1].split(b",")[0])
+                took.append((now - written[number]) / 1e6)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(records):
+        written[number] = time.monotonic_ns()
+        say(xid(name, pid=number))
+        time.sleep(0.023)
+    reader.join()
+    os.close(fd)
+    return sorted(took)
+
+
+async def bare_loop(seconds: float) -> float:
+    """CPU milliseconds a wake-up of a Python event loop that does nothing."""
+    began = time.thread_time()
+    for _ in range(round(seconds)):
+        await asyncio.sleep(1)
+    return (time.thread_time() - began) / round(seconds) * 1000
 
 
 async def idle(bootstrap: str, folder: Path, seconds: float = 120.0) -> Result:
@@ -148,6 +188,7 @@ async def idle(bootstrap: str, folder: Path, seconds: float = 120.0) -> Result:
     cpu = cpu_seconds(process.pid) - cpu
     switches = context_switches(process.pid) - switches
     memory = resident(process.pid)
+    bare = await bare_loop(10)
     process.terminate()
     await process.wait()
     return {
@@ -155,6 +196,8 @@ async def idle(bootstrap: str, folder: Path, seconds: float = 120.0) -> Result:
         "seconds": round(took),
         "core_percent": round(cpu / took * 100, 3),
         "wakeups_per_s": round(switches / took, 1),
+        "bare_loop_ms_per_wakeup": round(bare, 3),
+        "load": os.getloadavg()[0],
         "resident_mb": round(memory["VmRSS"] / 1024, 1),
         "peak_mb": round(memory["VmHWM"] / 1024, 1),
         "threads": memory["Threads"],
