@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, cast
 from correlator.attribution.engine import examine, publish
 from correlator.attribution.registry import Rule
 from correlator.attribution.view import AttemptView, Provenance
+from correlator.catchup import IDLE_NS, CatchUp
 from correlator.decisions import Situation, decide
 from correlator.policy import Policy, load_policy
 from correlator.settings import CorrelatorSettings
@@ -55,9 +56,13 @@ class JobProcessor:
         """(due, job id); entries that no longer hold are dropped when they come up."""
         self._ticked: dict[str, int] = {}
         """Job -> the deadline for which a tick is on its way."""
+        self._catch_up = CatchUp()
+        self._held_until: int | None = None
+        """While the input lags: when deadlines are looked at again."""
 
     # -- Processor -------------------------------------------------------------------------------------
-    def on_record(self, key: str, source: SourceRef, events: Sequence[Event[Any]], now: int) -> Effects:  # noqa: ARG002
+    def on_record(self, key: str, source: SourceRef, events: Sequence[Event[Any]], now: int) -> Effects:
+        self._catch_up.record(source, now)
         job = self._jobs.setdefault(key, JobState(key))
         touched: dict[int, bool] = {}
         for event in events:
@@ -91,7 +96,11 @@ class JobProcessor:
 
     def on_due(self, now: int) -> Sequence[Output]:
         ticks: list[Output] = []
-        while self._heap and self._heap[0][0] <= now:
+        self._held_until = None
+        horizon = self._catch_up.horizon(now)
+        if horizon < now and (last := self._catch_up.resumes()) is not None:
+            self._held_until = max(last + IDLE_NS, now) + 1
+        while self._heap and self._heap[0][0] <= horizon:
             due, key = heapq.heappop(self._heap)
             job = self._jobs.get(key)
             if job is None or job.next_due() != due or self._ticked.get(key) == due:
@@ -109,7 +118,7 @@ class JobProcessor:
             due, key = self._heap[0]
             job = self._jobs.get(key)
             if job is not None and job.next_due() == due and self._ticked.get(key) != due:
-                return due
+                return due if self._held_until is None else max(due, self._held_until)
             heapq.heappop(self._heap)
         return None
 
@@ -155,7 +164,7 @@ class JobProcessor:
         view = self._view("", attempt, 0)
         if view.end is not None:
             final = _deadline(view.end, self._settings.lateness_s)
-            if attempt.phase != "final":
+            if not attempt.closed:
                 attempt.due["final"] = final
             attempt.due["forget"] = _deadline(final, self._settings.keep_s)
 
@@ -164,6 +173,7 @@ class JobProcessor:
         """Strike out what the tick was for; True when the attempt must be looked at."""
         passed = [why for why, due in attempt.due.items() if due <= tick.due]
         for why in passed:
+            attempt.closed = attempt.closed or why == "final"
             if why != "forget":
                 del attempt.due[why]
         return bool(passed)
@@ -173,7 +183,7 @@ class JobProcessor:
         view = self._view(job.job_id, attempt, now)
         case, verdict = examine(view, self._rules)
         troubled = bool(case.roots or case.trouble)
-        phase = self._phase(attempt, view, case.onset if troubled else None, now)
+        phase = self._phase(attempt, case.onset if troubled else None, now)
         self._plan(attempt, view, now)
         outputs: list[Output] = []
         event = publish(
@@ -181,7 +191,7 @@ class JobProcessor:
             phase=phase, revision=attempt.revision(phase), now=now,
         )  # fmt: skip
         digest = _digest(event.data)
-        if digest != attempt.digest and not (attempt.phase == "final" and phase != "final"):
+        if digest != attempt.digest:
             attempt.digest, attempt.phase = digest, phase
             attempt.counts[phase] = attempt.counts.get(phase, 0) + 1
             outputs.append(Output("attributions", job.job_id, event))
@@ -195,11 +205,9 @@ class JobProcessor:
             outputs.append(Output("actions", action.partitionkey, action))
         return outputs
 
-    def _phase(self, attempt: Attempt, view: AttemptView, onset: int | None, now: int) -> Phase:
+    def _phase(self, attempt: Attempt, onset: int | None, now: int) -> Phase:
         settings = self._settings
-        if attempt.phase == "final" or (
-            view.end is not None and now >= _deadline(view.end, settings.lateness_s)
-        ):
+        if attempt.closed:
             return "final"
         if onset is None:
             return "provisional"

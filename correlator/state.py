@@ -33,6 +33,8 @@ class Attempt:
     urgent: set[str] = field(default_factory=set)
     """Findings that were looked at without delay."""
     provenance: str | None = None
+    closed: bool = False
+    """The time for late evidence after its end is over: what is said now is final."""
 
     def next_due(self) -> int | None:
         return min(self.due.values(), default=None)
@@ -50,6 +52,7 @@ class Attempt:
             "due": self.due,
             "urgent": sorted(self.urgent),
             "provenance": self.provenance,
+            "closed": self.closed,
         }
         return [b'{"said":', orjson.dumps(said), b',"evidence":', *self.store.pieces(), b"}"]
 
@@ -67,6 +70,7 @@ class Attempt:
             raw["due"],
             set(raw["urgent"]),
             raw["provenance"],
+            raw["closed"],
         )
 
 

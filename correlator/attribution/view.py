@@ -70,10 +70,10 @@ class AttemptView:
     def spans(self, signal: str) -> list[tuple[str, str, Span]]:
         """(node, entity, span) of one signal, in order of names and starts."""
         return [
-            (key[1], key[2], spans.by_since[since])
+            (key[1], key[2], spans.by_since[which])
             for key, spans in sorted(self.store.spans.items())
             if key[0] == signal
-            for since in sorted(spans.by_since)
+            for which in sorted(spans.by_since)
         ]
 
     @cached_property

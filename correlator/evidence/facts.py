@@ -48,7 +48,9 @@ def fact_of(event: Event[Any]) -> Fact | None:
     key, rank, attrs = make(node or "", event.data)
     if event.drill:
         attrs["drill"] = True
-    return Fact(key, Occurrence(event.time, event.id, node, rank, attrs))
+    repeats = getattr(event.data, "repeats", None)
+    last = repeats.last if repeats is not None else 0
+    return Fact(key, Occurrence(event.time, event.id, node, rank, attrs, last))
 
 
 def fingerprint(text: str) -> str:
@@ -82,7 +84,6 @@ def _xid(node: str, data: Xid) -> _Made:
         peer=peer.model_dump(exclude_none=True) if peer else None,
         details=data.details,
         by=data.written_by,
-        last=data.repeats.last if data.repeats else None,
         message=data.message[:MESSAGE_CHARS],
     )
     extra = data.recovery_action or str(attrs.get("subcode", ""))

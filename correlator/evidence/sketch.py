@@ -17,6 +17,10 @@ MINUTE_NS: Final = 60 * NS_PER_S
 PER_MINUTE: Final = 8
 FIRST_MINUTES: Final = 2
 LAST_MINUTES: Final = 10
+LAST_BIN_NS: Final = 5 * NS_PER_S
+"""Coarse, so that a storm does not change the state with every line."""
+REPEATING: Final = frozenset({"xid"})
+"""Kinds of findings for which it matters how long they went on."""
 MAX_NODES: Final = 256
 MAX_RANKS: Final = 512
 """Speakers kept per finding: the smallest names and numbers. Enough to tell few from many."""
@@ -30,6 +34,8 @@ class Occurrence(NamedTuple):
     node: str | None
     rank: int | None
     attrs: dict[str, Any]
+    last: int = 0
+    """Of a finding that repeats: when it was last seen in this minute, rounded up to `LAST_BIN_NS`."""
 
 
 class Group:
@@ -45,6 +51,8 @@ class Group:
 
     def add(self, found: Occurrence) -> bool:
         """Take one occurrence in; True when that changed anything."""
+        if self.key[0] in REPEATING:
+            found = found._replace(last=-(-max(found.time, found.last) // LAST_BIN_NS) * LAST_BIN_NS)
         changed = self._note_speaker(found)
         minute = found.time // MINUTE_NS
         speakers = self._minutes.get(minute)
@@ -81,9 +89,11 @@ class Group:
         who = f"{found.node}/{found.rank}"
         known = speakers.get(who)
         if known is not None:
-            if (found.time, found.id) >= (known.time, known.id):
+            first = min(known, found, key=lambda o: (o.time, o.id))
+            merged = first._replace(last=max(known.last, found.last))
+            if merged == known:
                 return False
-            speakers[who] = found
+            speakers[who] = merged
             return True
         if len(speakers) >= PER_MINUTE:
             latest = max(speakers, key=lambda k: (speakers[k].time, speakers[k].id))
@@ -102,7 +112,7 @@ class Group:
         group = cls(tuple(raw[0]))
         group.ranks = Smallest(MAX_RANKS, raw[1])
         group.nodes = Smallest(MAX_NODES, raw[2])
-        for time, id_, node, rank, attrs in raw[3]:
-            found = Occurrence(time, id_, node, rank, attrs)
+        for time, id_, node, rank, attrs, last in raw[3]:
+            found = Occurrence(time, id_, node, rank, attrs, last)
             group._minutes.setdefault(time // MINUTE_NS, {})[f"{node}/{rank}"] = found
         return group

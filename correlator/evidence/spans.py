@@ -60,13 +60,16 @@ class Span:
 
 
 class Spans:
-    """The conditions of one (signal, node, entity): the first and the last ones by their start."""
+    """The conditions of one (signal, node, entity): the first and the last ones by their start.
+
+    Several may begin together: those of different windows, and of different reasons for a throttle.
+    """
 
     __slots__ = ("by_since", "key")
 
     def __init__(self, key: SpanKey) -> None:
         self.key = key
-        self.by_since: dict[int, Span] = {}
+        self.by_since: dict[tuple[int, str], Span] = {}
 
     def add(self, event: Event[Signal]) -> bool:
         data = event.data
@@ -81,17 +84,18 @@ class Spans:
             ids=[(event.time, event.id)],
             drill=bool(event.drill),
         )
-        known = self.by_since.get(data.since)
+        which = (data.since, f"{data.window_s or ''}|{data.detail.get('reason', '')}")
+        known = self.by_since.get(which)
         if known is not None:
             return known.merge(span)
         if len(self.by_since) >= FIRST_SPANS + LAST_SPANS:
             kept = sorted(self.by_since)
-            if kept[FIRST_SPANS - 1] < data.since < kept[-LAST_SPANS]:
+            if kept[FIRST_SPANS - 1] < which < kept[-LAST_SPANS]:
                 return False
-            self.by_since[data.since] = span
+            self.by_since[which] = span
             del self.by_since[sorted(self.by_since)[FIRST_SPANS]]
             return True
-        self.by_since[data.since] = span
+        self.by_since[which] = span
         return True
 
     def to_wire(self) -> list[Any]:
@@ -108,8 +112,9 @@ class Spans:
                     s.detail,
                     s.ids,
                     s.drill,
+                    which,
                 ]
-                for _, s in sorted(self.by_since.items())
+                for (_, which), s in sorted(self.by_since.items())
             ],
         ]
 
@@ -117,9 +122,9 @@ class Spans:
     def from_wire(cls, raw: list[Any]) -> Spans:
         signal, node, entity = raw[0]
         spans = cls((signal, node, entity))
-        for since, order, severity, value, threshold, levels, detail, ids, drill in raw[1]:
+        for since, order, severity, value, threshold, levels, detail, ids, drill, which in raw[1]:
             state, revision, time, id_ = order
-            spans.by_since[since] = Span(
+            spans.by_since[since, which] = Span(
                 since,
                 (state, revision, time, id_),
                 severity,

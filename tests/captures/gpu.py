@@ -41,7 +41,7 @@ def dies(
     return job
 
 
-@scenario("xid48-double-bit", carried_by=("ExtractXid", "HandleXidBurstEvents", "Xid149AndNvlinkFiltering"))
+@scenario("xid48-double-bit", carried_by=("ExtractXid",))
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """A double-bit error with the codes that follow it, and the CUDA error of the rank."""
     job = dies(c, 120)
@@ -219,7 +219,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     )
 
 
-@scenario("xid149-taken-down-by-software", carried_by=("ExtractXid",))
+@scenario("xid149-taken-down-by-software")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """Sub-code 15: software took the link down. That is no hardware fault, and who did it is unknown."""
     job = dies(c, 120, node="node-02", local=1, version="2.26.2")
@@ -341,7 +341,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected("unknown/insufficient_evidence", (NODE, "node"), actions=("run_checks",), nodes=(NODE,))
 
 
-@scenario("xid79-on-another-jobs-gpu", carried_by=("OutOfScope",))
+@scenario("xid79-on-another-jobs-gpu")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """Two jobs share the nodes; GPU 6 belongs to the second one, which alone is hit."""
     one = c.job("7001", gpus=[0, 1, 2, 3]).starts_up().steps(200)
@@ -372,7 +372,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     )
     c.xid("node-01", 2, 2.5, 154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)")
     c.xid("node-01", 2, 10.0, 154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
-    job = c.job(start=900.0).starts_up().steps(100)
+    job = c.job(start=900.0).starts_up()
     job.raises(job.at(102), "node-01", 2, "ValueError: learning-rate schedule has no phase for step 37")
     job.closed(job.at(103), "node-03", "node-01", 2)
     job.child_failed(job.at(104), "node-01", 2, 1).torn_down(
@@ -387,7 +387,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     )
 
 
-@scenario("xid31-of-a-program", carried_by=("HandleXidBurstEvents", "Xid149AndNvlinkFiltering"))
+@scenario("xid31-of-a-program", carried_by=("Gb200PriorityRootCause",))
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """One rank reads where it must not: illegal access, XID 31 and 43."""
     job = c.job().starts_up().steps(150)
@@ -448,7 +448,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     job.fails(job.at(160), 134)
     rank = job.rank(NODE, 2)
     return expected("unknown/ambiguous", (NODE, f"rank/{rank}", (f"gpu/{c.gpu(NODE, 2)}", "node")),
-                    accept=[["unknown", "insufficient_evidence"]], actions=("run_checks",), nodes=(NODE,))  # fmt: skip
+                    actions=("run_checks",), nodes=(NODE,))  # fmt: skip
 
 
 @scenario("ecc-words-without-kernel-log", carried_by=("CoverageGap",))
@@ -486,7 +486,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     """A link error after which a dozen steps complete has not ended the job; a rank's assertion has."""
     job = c.job().starts_up().steps(180)
     c.xid(
-        NODE,
+        "node-01",
         2,
         job.at(110),
         74,
@@ -502,5 +502,22 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
         "workload/code_exception",
         ("node-01", "rank/2"),
         actions=("cordon", "drain", "reset_gpu", "run_checks"),
-        nodes=(NODE,),
+        nodes=("node-01",),
     )
+
+
+@scenario("xid74-storm-ends-in-xid79", carried_by=("HandleXidBurstEvents",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """Link errors every eight seconds for most of a minute, then the GPU is gone: it was going all along."""
+    job = dies(c, 165)
+    job.lines = [line for line in job.lines if "step=" not in line[3] or line[0] < job.at(120)]
+    for i in range(6):
+        c.xid(
+            NODE,
+            2,
+            job.at(122 + 8 * i),
+            74,
+            "NVLink: fatal error detected on link 3(0x200000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)",
+        )
+    c.xid(NODE, 2, job.at(166), 79, "GPU has fallen off the bus.")
+    return expected("hardware/accelerator_gpu", gpu(c, NODE, 2), actions=NODE_ALL, nodes=(NODE,))

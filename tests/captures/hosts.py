@@ -37,8 +37,8 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
 
 @scenario("agent-dies-node-lives", carried_by=("NodeSilence",))
 def _(c: CaptureBuilder) -> dict[str, Any]:
-    """Only the agent of a node dies; training goes on for minutes, then a rank raises."""
-    job = c.job().starts_up().steps(240)
+    """Only the agent of a node dies; its ranks print on for minutes, then a rank raises."""
+    job = c.job().starts_up()
     c.goes_silent(NODE, job.at(180))
     job.say(
         job.at(241), NODE, "[rank16]: UserWarning: a rank of the silent node still prints", job.rank(NODE, 0)
@@ -218,3 +218,16 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     c.until = job.at(405)
     culprits = [(n, f"gpu/{c.gpu(n, i)}") for n in c.nodes[:5] for i in range(2)]
     return expected("hardware/power_thermal", *culprits, state="RUNNING_DEGRADED")
+
+
+@scenario("lockup-away-from-the-blame", carried_by=("UncorroboratedSuspicion",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """A stuck CPU on one node, while everybody loses another one that shows nothing."""
+    job = c.job().starts_up().steps(120)
+    c.kmsg(NODE, job.at(143), "watchdog: BUG: soft lockup - CPU#12 stuck for 22s! [kworker/12:1:812]")
+    for i, node in enumerate(("node-01", "node-04", "node-05")):
+        job.closed(job.at(124 + i), node, "node-07", 1)
+    job.torn_down(job.at(128)).fails(job.at(150), 134)
+    return expected(
+        "unknown/insufficient_evidence", ("node-07", "node"), actions=("run_checks",), nodes=("node-07",)
+    )

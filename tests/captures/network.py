@@ -33,21 +33,21 @@ def killed_by_port(
     return job
 
 
-@scenario("outage-45s-nccl-2.27", carried_by=("ExtractOutages", "PortOutageBudget"))
+@scenario("outage-45s-nccl-2.27", carried_by=("ExtractOutages",))
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """45 s are more than the 30 s of NCCL 2.27."""
     killed_by_port(c, "2.27.3", 31.0, down=45.0)
     return expected("hardware/network_hca_port", port(NODE, "mlx5_3"), actions=NODE_NO_RESET, nodes=(NODE,))
 
 
-@scenario("outage-2s-nccl-2.12", carried_by=("PortOutageBudget",))
+@scenario("outage-2s-nccl-2.12", carried_by=("ExtractOutages",))
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """Two seconds kill NCCL 2.12, which gives up after half a second."""
     killed_by_port(c, "2.12.12", 0.6, down=2.0)
     return expected("hardware/network_hca_port", port(NODE, "mlx5_3"), actions=NODE_NO_RESET, nodes=(NODE,))
 
 
-@scenario("outage-40s-under-timeout-22", carried_by=("PortOutageBudget",))
+@scenario("outage-40s-under-timeout-22")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """NCCL_IB_TIMEOUT=22 keeps trying for two minutes: 40 s are survived, a rank raises a minute later."""
     job = c.job(version="2.21.5", nccl={"version": "2.21.5", "ib_timeout": 22}).starts_up().steps(120)
@@ -104,7 +104,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected("hardware/network_hca_port", port(NODE, "mlx5_3"), actions=NODE_NO_RESET, nodes=(NODE,))
 
 
-@scenario("outage-with-failover", carried_by=("PortOutageBudget",))
+@scenario("outage-with-failover")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """NCCL 2.30 moves the traffic elsewhere: two minutes without the port, and the job completes."""
     job = c.job(version="2.30.4", nccl={"version": "2.30.4", "failover": True}).starts_up().steps(280)
@@ -119,7 +119,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected("none/completed", state="COMPLETED")
 
 
-@scenario("outage-of-an-unused-port", carried_by=("OutOfScope",))
+@scenario("outage-of-an-unused-port")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """The storage port is down for two minutes; the job does not use it, and a rank raises meanwhile."""
     job = c.job(ports=["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"]).starts_up().steps(150)
@@ -130,7 +130,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected("workload/code_exception", ("node-01", "rank/2"))
 
 
-@scenario("outage-after-the-failure", carried_by=("AfterEffect",))
+@scenario("outage-after-the-failure")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """A rank raises; half a minute later the node is rebooted and its ports go down: an after-effect."""
     job = c.job().starts_up().steps(150)
@@ -227,7 +227,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     )
 
 
-@scenario("nic-firmware-dies", carried_by=("ExtractKernelLines", "Xid149AndNvlinkFiltering"))
+@scenario("nic-firmware-dies", carried_by=("ExtractKernelLines",))
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """The NIC's firmware reports a fatal error; its port goes down with it."""
     job = c.job(version="2.21.5").starts_up().steps(120)
@@ -303,3 +303,14 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected(
         "none/completed", state="COMPLETED", actions=("interrupt_and_restart", "cordon"), nodes=(NODE,)
     )
+
+
+@scenario("flap-and-an-unknown-death", carried_by=("PortOutageBudget",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """A flap far below the budget on the very node that everybody loses a moment later: no cause yet."""
+    job = c.job(version="2.27.3").starts_up().steps(120)
+    c.port_down(NODE, "mlx5_3", job.at(121), 1.5)
+    for i, node in enumerate(("node-01", "node-03", "node-04")):
+        job.closed(job.at(126 + i), node, NODE, 3)
+    job.torn_down(job.at(130)).fails(job.at(134), 134)
+    return expected("unknown/insufficient_evidence", (NODE, "node"), actions=("run_checks",), nodes=(NODE,))

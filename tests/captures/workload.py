@@ -40,7 +40,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected("workload/gpu_oom")
 
 
-@scenario("loss-becomes-nan", carried_by=("NumericalRecovery",))
+@scenario("loss-becomes-nan")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """The loss becomes NaN and stays so until the program gives up; an overflow before it had healed."""
     job = c.job().starts_up().steps(100)
@@ -144,7 +144,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected("unknown/insufficient_evidence", state="TIMEOUT")
 
 
-@scenario("time-limit-of-a-healthy-run", carried_by=("SchedulerIntent",))
+@scenario("time-limit-of-a-healthy-run")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """Steps are on time until the limit; a connection closes while everything is taken down."""
     job = c.job().starts_up().steps(240)
@@ -172,7 +172,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected("scheduler/user_cancel", state="CANCELLED")
 
 
-@scenario("cancelled-after-a-lethal-outage", carried_by=("SchedulerIntent",))
+@scenario("cancelled-after-a-lethal-outage")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """The user cancels what a dead port has stopped: the port is the cause, the cancel only the end."""
     job = c.job(version="2.21.5").starts_up().steps(120)
@@ -183,7 +183,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
                     actions=("interrupt_and_restart", "cordon", "drain", "reboot_node", "run_checks"), nodes=("node-07",))  # fmt: skip
 
 
-@scenario("preempted-while-a-port-flaps", carried_by=("PortOutageBudget",))
+@scenario("preempted-while-a-port-flaps")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """A harmless flap just before a preemption."""
     job = c.job(version="2.27.3").starts_up().steps(240)

@@ -34,11 +34,13 @@ def handle_xid_burst_events(case: Case) -> Sequence[Symptom]:
 
 def _bursts(found: list[Symptom], gap: int) -> list[list[Symptom]]:
     bursts: list[list[Symptom]] = []
+    last = 0
     for s in found:
-        if bursts and s.time - bursts[-1][-1].time <= gap:
+        if bursts and s.time - last <= gap:
             bursts[-1].append(s)
         else:
             bursts.append([s])
+        last = max(last, s.time, int(s.attrs.get("last", 0)))
     return bursts
 
 

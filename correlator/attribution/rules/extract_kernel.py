@@ -69,7 +69,13 @@ def _xid(group: Group, found: Occurrence) -> list[Symptom]:
             strength=strength,
             start=start,
             order=order,
-            attrs={"xid": code, "decoded": decoded, "at_once": _at_once(role, decoded), **a},
+            attrs={
+                "xid": code,
+                "decoded": decoded,
+                "at_once": _at_once(role, decoded),
+                "last": found.last,
+                **a,
+            },
             drill=bool(a.get("drill")),
         )
     ]

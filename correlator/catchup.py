@@ -1,0 +1,43 @@
+"""How far the input has been read, so that no verdict is called final while evidence waits to be read.
+
+A worker that catches up after a restart or an outage reads records that are older than the clock. A
+deadline that the clock has passed has not come for them yet.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streams.engine.api import SourceRef
+from topics.time import NS_PER_S
+
+LAG_NS: Final = 2 * NS_PER_S
+"""A record older than this when it is handled says that more are waiting behind it."""
+IDLE_NS: Final = 5 * NS_PER_S
+"""A partition that gave nothing for this long is read up, however old its last record was."""
+
+
+class CatchUp:
+    """Per topic and partition: the broker's time of the last record that came late, and when it came."""
+
+    def __init__(self) -> None:
+        self._late: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def record(self, source: SourceRef, now: int) -> None:
+        at = source.timestamp
+        where = (source.topic, source.partition)
+        if at is not None and now - at > LAG_NS:
+            self._late[where] = (at, now)
+        elif self._late:
+            self._late.pop(where, None)
+
+    def horizon(self, now: int) -> int:
+        """Up to when the input is known to have been read; `now` when nothing lags."""
+        if not self._late:
+            return now
+        self._late = {w: (at, when) for w, (at, when) in self._late.items() if now - when <= IDLE_NS}
+        return min([now, *(at for at, _ in self._late.values())])
+
+    def resumes(self) -> int | None:
+        """When held-back deadlines should be asked for again; None when nothing lags."""
+        return max((when for _, when in self._late.values()), default=None)
