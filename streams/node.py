@@ -57,7 +57,6 @@ class Node:
         """Take one record in; yields what follows from it. `ctx.changed` tells whether to write state."""
         ctx = self.ctx
         ctx.now = now
-        ctx.resumed = ctx.resumed or now
         placements, boot = ctx.placements, ctx.boot_id
         for event in events:
             ctx.learn(event)

@@ -54,6 +54,7 @@ class NodeProcessor:
         if node is None:
             node = self._nodes[key] = self._node(key, events[0].cluster or self.settings.cluster)
         node.partition = source.partition
+        node.ctx.resumed = node.ctx.resumed or now
         come = self._progress.record(source, now)
         outputs = list(node.apply(events, come))
         self._arm_health(node)

@@ -25,8 +25,7 @@ class Slot:
     """One detector's state of one entity, up to when its facts were told, and its deadline."""
 
     __slots__ = (
-        "armed", "corrections", "detector", "encoded", "entity", "fired", "held_until", "owner", "restored",
-        "state",
+        "armed", "corrections", "detector", "encoded", "entity", "fired", "held_until", "owner", "state",
     )  # fmt: skip
 
     def __init__(self, owner: Slots, detector: Detector[Any, Any], entity: str, state: Any) -> None:
@@ -35,8 +34,6 @@ class Slot:
         self.entity = entity
         self.state = state
         self.fired = 0
-        self.restored = False
-        """Taken over: who had it before may have told facts later than `fired`."""
         self.held_until = 0
         """Not before this (our time) do deadlines count: what came was held up, and more may follow."""
         self.armed: int | None = None
@@ -55,7 +52,6 @@ class Slot:
 
     def told_until(self, time: int) -> None:
         self.fired = max(self.fired, time)
-        self.restored = False
         self.encoded = None
 
     def dump(self) -> bytes:
@@ -121,17 +117,24 @@ class Slots:
         return self._by_kind.get(kind, ())
 
     def _after(self, slot: Slot, state: Any, since: int, upto: int) -> list[Fact]:
-        """The facts that a new state adds to those already told."""
+        """The facts that a new state adds to those already told.
+
+        Who had the node before us may have told more than was written: up to when we took it over.
+        """
         upto = max(upto, slot.fired)
-        heard = upto if slot.restored else slot.fired
+        heard = max(slot.fired, self._taken_over())
         before = slot.facts(since, heard) if since <= heard else []
         slot.state = state
-        after = slot.facts(since, upto)
+        after = slot.facts(since, max(upto, heard))
         if slot.fired < since - 1:  # deadlines that have passed, but whose timer has not come yet
             after = slot.facts(slot.fired + 1, since - 1) + after
         facts = slot.corrections.told(before, after, slot.fired)
         slot.told_until(upto)
-        return facts
+        return facts if heard <= upto else [f for f in facts if f.time <= upto or f.corrects]
+
+    def _taken_over(self) -> int:
+        """When this process first heard of the node, in the node's time."""
+        return self.ctx.resumed - self.ctx.clock.offset
 
     def placed(self, before: Placements, now: int) -> Iterator[list[Fact]]:
         """Attempts came or went, as `ctx.placements` says now: facts that depend on it."""
@@ -146,12 +149,13 @@ class Slots:
                     continue
                 upto = max(now - ctx.clock.offset, slot.fired)
                 ctx.placements = before
-                told = slot.facts(since, upto if slot.restored else slot.fired)
+                heard = max(slot.fired, self._taken_over())
+                told = slot.facts(since, heard)
                 ctx.placements = after
-                facts = slot.corrections.told(told, slot.facts(since, upto), slot.fired)
+                facts = slot.corrections.told(told, slot.facts(since, max(upto, heard)), slot.fired)
                 slot.told_until(upto)
                 self.arm(slot)
-                yield facts
+                yield [f for f in facts if f.time <= upto or f.corrects]
 
     def due(self, slot: Slot, now: int) -> list[Fact]:
         """What time alone made true of one entity, up to `now` in the node's time."""
@@ -214,7 +218,7 @@ class Slots:
                 continue  # a signal that this version no longer has
             for entity, (fired, state, corrections) in group.items():
                 slot = Slot(self, detector, entity, detector.load(entity, state))
-                slot.fired, slot.restored = fired, True
+                slot.fired = fired
                 slot.corrections = Corrections.load(corrections)
                 self.by_detector[name][entity] = slot
                 self.arm(slot)

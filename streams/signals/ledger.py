@@ -119,12 +119,13 @@ class Ledger:
         """`(since, until)` of each stretch that `bad_in(window) >= least` and that touches `[start, end]`."""
         out: list[tuple[int, int | None]] = []
         since: int | None
-        if self.bad_in(window, start) >= least:
-            since = self.began(least, window, start)
+        before = (start - 1) // US * US  # ends fall on whole microseconds: one at `start` began to end here
+        if self.bad_in(window, before) >= least:
+            since = self.began(least, window, before)
         else:
             since = self.first_at_least(least, window, start)
         while since is not None and since <= end:
-            until = self.first_below(least, window, max(since, start))
+            until = self.first_below(least, window, max(since, before))
             out.append((since, until))
             if until is None or until > end:
                 break

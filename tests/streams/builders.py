@@ -167,27 +167,23 @@ class Fleet:
         moment = max(e.time for e in events) if now is None else at(now)
         before = len(self.outputs)
         self.advance_to(moment)
-        node = events[0].partitionkey
-        topic = RAW_TOPIC_OF_KIND[events[0].kind]
-        self.offset += 1
-        source = SourceRef(topic, 0, self.offset, self.now)
-        effects = self.owner(node).on_record(node, source, list(events), self.now)
-        self.outputs += effects.outputs
-        if effects.state is not None:
-            self.store[node] = effects.state
+        self._hand_in(RAW_TOPIC_OF_KIND[events[0].kind], events[0].partitionkey, list(events))
         return self.outputs[before:]
 
+    def _hand_in(self, topic: str, key: str, events: list[Event[Any]]) -> None:
+        self.offset += 1
+        source = SourceRef(topic, 0, self.offset, self.now)
+        effects = self.owner(key).on_record(key, source, events, self.now)
+        if effects.state is not None:
+            self.store[key] = effects.state
+        self._emit(effects.outputs)
+
     def _emit(self, outputs: Sequence[Output]) -> None:
-        """What deadlines caused; ticks come back as records, as they would on Kafka."""
+        """What goes to a topic that the core reads comes back as a record, as it would on Kafka."""
         self.outputs += outputs
         for output in outputs:
-            if output.topic == "raw.node":
-                self.offset += 1
-                source = SourceRef("raw.node", 0, self.offset, self.now)
-                effects = self.owner(output.key).on_record(output.key, source, [output.event], self.now)
-                self.outputs += effects.outputs
-                if effects.state is not None:
-                    self.store[output.key] = effects.state
+            if output.topic in NodeProcessor.sources:
+                self._hand_in(output.topic, output.key, [output.event])
 
     def play(self, events: Iterable[Event[Any]]) -> None:
         for event in sorted(events, key=lambda e: e.time):
@@ -239,6 +235,15 @@ class Fleet:
     def told(self, *names: str) -> list[tuple[str, str, str | None, float | None]]:
         """`(signal, state, level, value)` in order."""
         return [(e.data.signal, e.data.state, e.data.level, e.data.value) for e in self.signals(*names)]
+
+
+def health_states(outputs: Sequence[Output], node: str = NODE) -> list[str]:
+    """The states that a node went through, each id once."""
+    seen: dict[str, str] = {}
+    for o in outputs:
+        if o.topic == "health" and o.key == node:
+            seen.setdefault(o.event.id, o.event.data.state)
+    return list(seen.values())
 
 
 def evidence(outputs: Sequence[Output], job: str | None = None) -> list[Event[Any]]:
