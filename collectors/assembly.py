@@ -201,14 +201,13 @@ def _lines(parts: Parts, tracker: PortTracker, ports: PortsReader, ledger: XidLe
     via: Via = "journal" if _from_journal(parts.settings) else "kmsg"
 
     def parser() -> KernelLogParser:
-        made = KernelLogParser(
-            parts.node.cluster,
-            parts.node.name,
-            parts.inventory.current,
-            driver_version=parts.inventory.driver_version,
-            via=via,
-        )
-        parts.inventory.tell(partial(setattr, made.site, "inventory"))
+        made = KernelLogParser(parts.node.cluster, parts.node.name, via=via)
+
+        def follow() -> None:
+            made.site.inventory = parts.inventory.current
+            made.site.driver_version = parts.inventory.driver_version or made.site.driver_version
+
+        parts.inventory.tell(follow)
         return made
 
     return KernelLines(

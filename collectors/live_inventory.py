@@ -16,26 +16,28 @@ class LiveInventory:
     current: Inventory = EMPTY
     version: int = 0
     driver_version: str | None = None
-    _followers: list[Callable[[Inventory], None]] = field(default_factory=list)
+    _followers: list[Callable[[], None]] = field(default_factory=list)
 
-    def tell(self, follower: Callable[[Inventory], None]) -> None:
-        """Call `follower` with the inventory now and whenever it changes."""
+    def tell(self, follower: Callable[[], None]) -> None:
+        """Call `follower` now and whenever something has changed."""
         self._followers.append(follower)
-        follower(self.current)
+        follower()
 
     def set_ports(self, ports: Iterable[PortInfo]) -> None:
         devices = tuple(PortDevice(p.device, p.port, p.netdev, p.bdf, link_layer=p.link_layer) for p in ports)
         self._replace(Inventory(self.current.gpus, devices, self.current.nvlink_peers))
 
     def set_gpus(self, gpus: Iterable[GpuDevice], driver_version: str | None) -> None:
+        reloaded = driver_version is not None and driver_version != self.driver_version
         self.driver_version = driver_version or self.driver_version
         known = {gpu.uuid or gpu.bdf: gpu for gpu in (*self.current.gpus, *gpus)}
-        self._replace(Inventory(tuple(known.values()), self.current.ports, self.current.nvlink_peers))
+        inventory = Inventory(tuple(known.values()), self.current.ports, self.current.nvlink_peers)
+        self._replace(inventory, anyway=reloaded)
 
-    def _replace(self, inventory: Inventory) -> None:
-        if inventory == self.current:
+    def _replace(self, inventory: Inventory, *, anyway: bool = False) -> None:
+        if inventory == self.current and not anyway:
             return
         self.current = inventory
         self.version += 1
         for follower in self._followers:
-            follower(inventory)
+            follower()

@@ -127,7 +127,10 @@ class KmsgReader:
         return device
 
     def _readable(self, device: Device, emit: Emit) -> None:
+        behind = not self._caught_up
         self._read(device, emit)
+        if behind and self._caught_up:
+            self._woken.set()  # now it can say that it is well
         if self._failure is not None or (not self._soon and self._lines.waiting):
             self._woken.set()
 
@@ -201,7 +204,7 @@ class KmsgReader:
             self.health.set("degraded", "records were overwritten before they could be read")
         elif not self._path.exists():
             self.health.set("degraded", f"{self._path} was removed: reading on through the open one")
-        else:
+        elif self._caught_up:
             self.health.ok()
 
 

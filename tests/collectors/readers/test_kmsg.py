@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from collectors.clock import SystemClock
+from collectors.fold import StormFolder
+from collectors.levels import LevelBoard
+from collectors.parsers.kernel_log import KernelLogParser
+from collectors.parsers.records import KernelRecord
+from collectors.port_tracker import PortSeen, PortTracker
 from collectors.reader import SourceFailedError
+from collectors.readers.kernel_lines import KernelLines
 from collectors.readers.kmsg import KmsgReader
 from tests.collectors.readers.builders import (
     BOOT,
@@ -252,3 +258,32 @@ async def test_reading_once_tells_what_the_ring_holds_and_returns() -> None:
     await kmsg_reader(ring, clock).once(emit)
     assert seqs(emit.events) == [2000]
     assert emit.position == {"boot": BOOT, "seq": 2000}
+
+
+async def test_a_port_line_is_told_only_if_nothing_else_told_it() -> None:
+    board = LevelBoard()
+    tracker = PortTracker("c", "n", board)
+    lines = KernelLines(lambda: KernelLogParser("c", "n"), StormFolder("c", "n"), port_events=tracker.told)
+    for state in ("ACTIVE", "DOWN"):
+        tracker.seen(PortSeen("mlx5_0", 1, state, START, "netlink", was_up=True))  # type: ignore[arg-type]
+    down = KernelRecord(
+        START + 10**9, 1, BOOT, "mlx5_core 0000:18:00.0: mlx5_0: Port: 1 Link DOWN", "kernel", 4
+    )
+    assert lines.feed(down) == []
+    other = down._replace(seq=2, text="mlx5_core 0000:5d:00.0: mlx5_4: Port: 1 Link DOWN")
+    (event,) = lines.feed(other)
+    assert (event.kind, event.data.device, event.data.state) == ("ib_port", "mlx5_4", "DOWN")
+
+
+async def test_a_device_that_refuses_its_counters_is_named_to_the_port_reader() -> None:
+    refused: list[str] = []
+    lines = KernelLines(
+        lambda: KernelLogParser("c", "n"), StormFolder("c", "n"), counters_refused=refused.append
+    )
+    text = (
+        "mlx5_core 0000:4f:00.0: mlx5_cmd_out_err:816:(pid 4877): ACCESS_REG(0x805) op_mod(0x1) failed, "
+        "status bad resource(0x5), syndrome (0x305684), err(-22)"
+    )
+    assert lines.feed(KernelRecord(START, 1, BOOT, text, "kernel", 3)) == []
+    lines.feed(KernelRecord(START, 2, BOOT, text.replace("4f", "5d"), "userspace", 3))
+    assert refused == ["0000:4f:00.0"]
