@@ -125,7 +125,7 @@ class Evidence:
         group.append(Finding(event))
         self._count += 1
         if len(group) > KEPT_PER_GROUP:
-            del group[KEPT_PER_GROUP // 3]
+            del group[_dispensable(group)]
             self._count -= 1
         if self._count > KEPT:
             self._shed(ctx)
@@ -155,6 +155,26 @@ class Evidence:
             event = decode(encoded)
             self._groups.setdefault(group_of(event), []).append(Finding(event, encoded))
             self._count += 1
+
+
+def _dispensable(group: Sequence[Finding]) -> int:
+    """Which of a group to drop: what a later word about the same condition has overtaken, so that none is
+    handed over whose end is left out; else one of the middle."""
+    last: dict[int, int] = {}
+    for i, finding in enumerate(group):
+        if isinstance(finding.event.data, Signal):
+            since = finding.event.data.since
+            known = last.get(since)
+            if known is not None:
+                return min(known, i, key=lambda k: (group[k].event.time, _word(group[k])))
+            last[since] = i
+    return KEPT_PER_GROUP // 3
+
+
+def _word(finding: Finding) -> tuple[bool, int]:
+    """Orders what is said of one condition at one time: its end comes last."""
+    data = finding.event.data
+    return (data.state == "cleared", data.revision or 0)
 
 
 def rekeyed(event: Event[Any], job_id: str, attempt: int, node: str) -> Output:

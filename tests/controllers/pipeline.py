@@ -125,10 +125,13 @@ def _last_lines(path: Path, count: int) -> list[str]:
 
 
 @asynccontextmanager
-async def pipeline(slurm: SlurmCluster, kafka: Kafka, prefix: str, folder: Path) -> AsyncIterator[Pipeline]:
-    """Ready when every worker is; ends with everything stopped."""
+async def pipeline(
+    slurm: SlurmCluster, kafka: Kafka, prefix: str, folder: Path, *, node_actions: bool = True
+) -> AsyncIterator[Pipeline]:
+    """Ready when every worker is; ends with everything stopped. `node_actions`: cordons beside interrupts."""
     children = Children(
-        folder, {"FAULTWIRE_CONFIG": str(_configuration(kafka, prefix, folder)), **slurm.environment}
+        folder,
+        {"FAULTWIRE_CONFIG": str(_configuration(kafka, prefix, folder, node_actions)), **slurm.environment},
     )
     streams_port, correlator_port = free_ports(2)
     async with kafka.producer() as producer, contextlib.AsyncExitStack() as stack:
@@ -157,10 +160,15 @@ async def pipeline(slurm: SlurmCluster, kafka: Kafka, prefix: str, folder: Path)
         yield Pipeline(nodes, children, folder)
 
 
-def _configuration(kafka: Kafka, prefix: str, folder: Path) -> Path:
+def _configuration(kafka: Kafka, prefix: str, folder: Path, node_actions: bool) -> Path:
     policy = folder / "policy.toml"
     packaged = files("correlator").joinpath("data/policy.toml").read_text("utf-8")
-    policy.write_text(packaged.replace("dry_run = true", "dry_run = false", 1), "utf-8")
+    policy.write_text(
+        packaged.replace("dry_run = true", "dry_run = false", 1).replace(
+            "[nodes]\nenabled = true", f"[nodes]\nenabled = {str(node_actions).lower()}", 1
+        ),
+        "utf-8",
+    )
     path = folder / "faultwire.toml"
     path.write_text(
         f"""

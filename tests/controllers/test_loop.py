@@ -101,7 +101,7 @@ async def test_fifty_loops_lose_and_double_nothing(
 ) -> None:
     budget = transport_budget_s(ib_timeout=SHORT) or 0.0
     late = []
-    async with pipeline(slurm, kafka, catalogue, tmp_path) as line:
+    async with pipeline(slurm, kafka, catalogue, tmp_path, node_actions=False) as line:
         for number in range(LOOPS):
             job, on = await asyncio.to_thread(started, slurm, SHORT)
             await known(kafka, catalogue, job)
@@ -116,12 +116,11 @@ async def test_fifty_loops_lose_and_double_nothing(
             assert on[number % 2] not in now, (
                 f"loop {number}: {on}, then {now}\n{line.logs()}\n{slurm.logs()}"
             )
-            # the interrupt, and the cordon that follows with the fast verdict
-            entries = await trail(kafka, catalogue, ended(2 * (number + 1)), within_s=30)
+            entries = await trail(kafka, catalogue, ended(number + 1), within_s=30)
             await asyncio.to_thread(slurm.reset)
         records = await kafka.read(f"{catalogue}actions")
     asked = {(event.id, event.data.action) for event in (decode(r.value) for r in records)}
-    assert Counter(name for _, name in asked) == Counter({"interrupt_and_restart": LOOPS, "cordon": LOOPS})
+    assert Counter(name for _, name in asked) == Counter({"interrupt_and_restart": LOOPS})
     outcomes = Counter((e.action_id, e.outcome) for e in entries if e.outcome not in ("begun", "step"))
     assert outcomes == Counter({(action_id, "done"): 1 for action_id, _ in asked})
     steps = Counter((e.action_id, e.step) for e in entries if e.outcome == "step")

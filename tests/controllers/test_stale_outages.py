@@ -136,6 +136,21 @@ def test_an_outage_that_was_over_before_the_attempt_interrupts_nothing(gap: floa
     assert line.interrupts == [("1", 1, ["a"]), ("2", 1, ["c"])]
 
 
+@pytest.mark.parametrize("earlier", [1, 3, 8, 20])
+def test_however_many_outages_there_were_each_attempt_is_interrupted_for_its_own(earlier: int) -> None:
+    """What is handed to a new attempt never leaves out the end of an outage."""
+    line, at = Line(), -400.0
+    for number in range(earlier + 1):
+        node = "ab"[number % 2]
+        line.job(at, str(number), "RUNNING", "ab", start=at)
+        line.port(at + 5.0, node, "DOWN")
+        line.job(at + 6.0, str(number), "REQUEUED", "ab", start=at)
+        line.port(at + 6.5, node, "ACTIVE")
+        at += 9.0
+    line.play(-410, int(at) + 2)
+    assert line.interrupts == [(str(n), 1, ["ab"[n % 2]]) for n in range(earlier + 1)]
+
+
 def test_an_attempt_that_begins_on_a_port_that_is_down_is_interrupted_when_its_budget_is_used_up() -> None:
     line = Line()
     line.port(-0.2, "a", "DOWN")
