@@ -53,4 +53,5 @@ class AerUncorrectable(LatchDetector):
             port=data.port, recovery=data.recovery,
         )  # fmt: skip
         entity = f"pci/{data.pci_bdf}"
-        yield entity, LatchObs(event.time, code, event.id, severity, what, bool(event.drill))
+        obs = LatchObs(event.time, code, event.id, severity, what, bool(event.drill))
+        yield from self.fault(entity, obs, ctx)

@@ -17,10 +17,12 @@ from topics.payloads import Heartbeat, Severity
 
 MAX_KEPT: Final = 64
 END: Final = -1
+BOOT: Final = -2
+ENDS: Final = frozenset({END, BOOT})
 
 
 class LatchObs(NamedTuple):
-    """A record of one code, or (`code` END) something that ends every condition of the entity."""
+    """A record of one code, or (`code` END or BOOT) something that ends every condition of the entity."""
 
     time: int
     code: int
@@ -60,7 +62,13 @@ class LatchDetector(Detector[LatchState, LatchObs]):
         """A heartbeat of a later boot ends what was before it."""
         if self.ended_by_boot and isinstance(event.data, Heartbeat) and ctx.boot_time is not None:
             for entity in ctx.known[self.name]:
-                yield entity, LatchObs(ctx.boot_time, END, event.id)
+                yield entity, LatchObs(ctx.boot_time, BOOT, "")
+
+    def fault(self, entity: str, obs: LatchObs, ctx: Context) -> Iterable[tuple[str, LatchObs]]:
+        """A record; one that comes after the boot that ended it says so itself."""
+        yield entity, obs
+        if self.ended_by_boot and ctx.boot_time is not None and obs.time < ctx.boot_time:
+            yield entity, LatchObs(ctx.boot_time, BOOT, "")
 
     def initial(self, entity: str) -> LatchState:
         return LatchState()
@@ -72,7 +80,7 @@ class LatchDetector(Detector[LatchState, LatchObs]):
         seen = {(o.time, o.code, o.id) for o in state.obs}
         for o in sorted(observations, key=_order):
             if (o.time, o.code, o.id) not in seen and not _moot(o, (*state.obs, *new)):
-                if o.code != END and o.time < ctx.oldest:
+                if o.code not in ENDS and o.time < ctx.oldest:
                     ctx.late += 1
                     continue
                 new.append(o)
@@ -105,16 +113,16 @@ class LatchDetector(Detector[LatchState, LatchObs]):
     def episodes(self, state: LatchState, ctx: Context) -> list[Episode]:
         quiet = ctx.ns(self.signal, "forgotten_after")
         out: list[Episode] = []
-        for code in sorted({o.code for o in state.obs} - {END}):
+        for code in sorted({o.code for o in state.obs} - ENDS):
             first: LatchObs | None = None
             last = records = 0
             for o in state.obs:
-                if o.code not in {END, code}:
+                if o.code != code and o.code not in ENDS:
                     continue
-                if first is not None and (o.code == END or o.time - last > quiet):
+                if first is not None and (o.code in ENDS or o.time - last > quiet):
                     out.append(Episode(first, min(o.time, last + quiet), records))
                     first = None
-                if o.code != END:
+                if o.code == code:
                     records = records + 1 if first is not None else 1
                     first = first or o
                     last = o.time
@@ -146,16 +154,16 @@ def _order(o: LatchObs) -> tuple[int, int, str]:
 
 
 def _moot(obs: LatchObs, known: Sequence[LatchObs]) -> bool:
-    """An end with nothing open before it."""
-    if obs.code != END:
+    """A boot with nothing open before it: every heartbeat tells it again."""
+    if obs.code != BOOT:
         return False
-    last = max((o.time for o in known if o.code == END and o.time <= obs.time), default=-1)
-    return not any(o.code != END and last < o.time <= obs.time for o in known)
+    last = max((o.time for o in known if o.code in ENDS and o.time <= obs.time), default=-1)
+    return not any(o.code not in ENDS and last < o.time <= obs.time for o in known)
 
 
 def _thinned(obs: Sequence[LatchObs], ctx: Context) -> tuple[LatchObs, ...]:
     """Within bounds: conditions that ended long ago go first, then repeats inside a storm."""
-    ended = max((o.time for o in obs if o.code == END), default=0)
+    ended = max((o.time for o in obs if o.code in ENDS), default=0)
     if ended < ctx.oldest:
         obs = [o for o in obs if o.time > ended]
     if len(obs) > MAX_KEPT:

@@ -97,7 +97,7 @@ class Ledger:
                 spare = self.bad_until(at) - least
                 leaves = max(at, self._reached(spare) + window) if spare >= 0 else at
                 when = leaves // US * US + US
-                if start is None or when < start:
+                if start is None or when <= start:
                     return when
             if end is None:
                 return None  # bad without an end in sight: the sum can only grow

@@ -25,6 +25,7 @@ class NvswitchFatal(LatchDetector):
         data = event.data
         if isinstance(data, Sxid) and data.fatal and trusted(event):
             what = about(sxid=data.sxid, link=data.link, nvswitch=data.nvswitch)
-            yield event.subject, LatchObs(
+            obs = LatchObs(
                 event.time, data.sxid, event.id, "fatal", what, bool(event.drill)
             )  # fmt: skip
+            yield from self.fault(event.subject, obs, ctx)

@@ -51,10 +51,10 @@ class XidCritical(LatchDetector):
         if not isinstance(data, Xid) or not trusted(event):
             return
         if is_reset(event):
-            if event.subject in ctx.known[self.name]:
-                yield event.subject, LatchObs(event.time, END, event.id)
+            yield event.subject, LatchObs(event.time, END, event.id)
         elif is_critical(data):
             what = about(xid=data.xid, mnemonic=data.mnemonic, resolution=data.resolution)
-            yield event.subject, LatchObs(
+            obs = LatchObs(
                 event.time, data.xid, event.id, data.severity, what, bool(event.drill)
             )  # fmt: skip
+            yield from self.fault(event.subject, obs, ctx)
