@@ -27,7 +27,7 @@ MAX_RANKS: Final = 512
 
 
 class Occurrence(NamedTuple):
-    """One event's share in a finding. Compares by time, then id."""
+    """One event's share in a finding."""
 
     time: int
     id: str
@@ -36,6 +36,10 @@ class Occurrence(NamedTuple):
     attrs: dict[str, Any]
     last: int = 0
     """Of a finding that repeats: when it was last seen in this minute, rounded up to `LAST_BIN_NS`."""
+
+
+def _order(o: Occurrence) -> tuple[int, str, str, int]:
+    return (o.time, o.id, o.node or "", -1 if o.rank is None else o.rank)
 
 
 class Group:
@@ -66,7 +70,7 @@ class Group:
     def occurrences(self) -> list[Occurrence]:
         """The sample, by time and id."""
         found = [o for speakers in self._minutes.values() for o in speakers.values()]
-        found.sort(key=lambda o: (o.time, o.id))
+        found.sort(key=_order)
         return found
 
     def _note_speaker(self, found: Occurrence) -> bool:
@@ -89,15 +93,15 @@ class Group:
         who = f"{found.node}/{found.rank}"
         known = speakers.get(who)
         if known is not None:
-            first = min(known, found, key=lambda o: (o.time, o.id))
+            first = min(known, found, key=_order)
             merged = first._replace(last=max(known.last, found.last))
             if merged == known:
                 return False
             speakers[who] = merged
             return True
         if len(speakers) >= PER_MINUTE:
-            latest = max(speakers, key=lambda k: (speakers[k].time, speakers[k].id))
-            if (found.time, found.id) >= (speakers[latest].time, speakers[latest].id):
+            latest = max(speakers, key=lambda k: _order(speakers[k]))
+            if _order(found) >= _order(speakers[latest]):
                 return False
             del speakers[latest]
         speakers[who] = found

@@ -1,0 +1,1 @@
+"""Tests of the correlator: evidence, rules, decisions and the processor."""

@@ -1,0 +1,483 @@
+# ruff: noqa: E501 - evidence is told in one line each
+"""What each rule catches, and what it must not catch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.correlator.builders import (
+    NODES,
+    aer,
+    all_seen,
+    blames,
+    cause,
+    coverage,
+    job,
+    kernel,
+    log,
+    outage,
+    raises,
+    signal,
+    steps,
+    sxid,
+    verdict,
+    xid,
+)
+from topics.payloads import NvLink5, NvLinkPeer
+
+GPU = ("node-05", "gpu/GPU-node-05-2")
+PORT = ("node-07", "port/mlx5_3/1")
+INSUFFICIENT = "unknown/insufficient_evidence"
+
+
+def dies_of(*events: object, end: float = 140.0, version: str | None = "2.21.5") -> tuple[str, list]:  # type: ignore[type-arg]
+    """Steps until 120 s, the given evidence, then FAILED."""
+    return cause(
+        verdict([job(version=version), *steps(120), *events, job("FAILED", end, version=version)])  # type: ignore[list-item]
+    )
+
+
+# -- XIDs ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("code", "subdomain"),
+    [
+        (79, "accelerator_gpu"),
+        (119, "accelerator_gpu"),
+        (120, "accelerator_gpu"),
+        (48, "accelerator_memory"),
+        (94, "accelerator_memory"),
+        (95, "accelerator_memory"),
+        (140, "accelerator_memory"),
+        (74, "accelerator_fabric"),
+        (167, "pcie"),
+    ],
+)
+def test_a_device_fatal_xid_is_the_cause(code: int, subdomain: str) -> None:
+    assert dies_of(xid(code, 121), blames(124, "node-01", "node-05")) == (f"hardware/{subdomain}", [GPU])
+
+
+@pytest.mark.parametrize("code", [43, 45, 63, 64, 92, 154])
+def test_codes_that_record_or_follow_are_no_cause(code: int) -> None:
+    found, _ = dies_of(xid(code, 121), blames(124, "node-01", "node-05"))
+
+    assert found == INSUFFICIENT
+
+
+@pytest.mark.parametrize("code", [13, 31])
+def test_a_programs_own_xid_is_the_programs(code: int) -> None:
+    assert dies_of(xid(code, 121)) == ("workload/gpu_code_fault", [("node-05", "gpu/GPU-node-05-2")])
+
+
+def test_an_xid_of_no_table_that_calls_itself_fatal_hardware_is_a_likely_cause() -> None:
+    assert dies_of(xid(999, 121)) == ("hardware/accelerator_gpu", [GPU])
+
+
+def test_a_burst_speaks_with_the_code_nearest_to_the_cause() -> None:
+    burst = [xid(c, 121 + i / 10) for i, c in enumerate((45, 31, 43, 95, 154))]
+
+    assert dies_of(*burst) == ("hardware/accelerator_memory", [GPU])
+
+
+def test_bursts_of_two_gpus_are_not_joined() -> None:
+    found, culprits = dies_of(xid(95, 121, gpu=2), xid(48, 121.2, gpu=5))
+
+    assert found == "hardware/accelerator_memory" or found.endswith("ambiguous")
+    assert len(culprits) == 2
+
+
+def test_a_record_that_user_space_wrote_proves_nothing() -> None:
+    found, culprits = dies_of(xid(79, 121, written_by="userspace"), blames(124, "node-01", "node-05"))
+
+    assert (found, culprits) == (INSUFFICIENT, [("node-05", "node")])
+
+
+def test_a_gpu_that_the_attempt_does_not_use_is_out_of_scope() -> None:
+    gpus = {node: [0, 1, 2, 3] for node in NODES}
+    found = verdict([job(gpus=gpus), *steps(120), xid(79, 121, gpu=6), job("FAILED", 140, gpus=gpus)])
+
+    assert cause(found) == (INSUFFICIENT, [])
+    assert [(s.code, s.demoted_by) for s in found.interesting if s.code == "xid.79"] == [
+        ("xid.79", "OutOfScope")
+    ]
+
+
+def test_steps_after_a_fault_clear_it() -> None:
+    events = [job(), *steps(120), xid(74, 60), raises(121, "node-01", 2), job("FAILED", 140)]
+
+    assert cause(verdict(events)) == ("workload/code_exception", [("node-01", "rank/2")])
+
+
+def test_one_late_step_line_does_not_clear_a_fault() -> None:
+    events = [job(), *steps(120), xid(79, 118), blames(124, "node-01", "node-05"), job("FAILED", 140)]
+
+    assert cause(verdict(events)) == ("hardware/accelerator_gpu", [GPU])
+
+
+def test_a_fault_of_before_the_attempt_that_was_mended_is_stale() -> None:
+    old = [xid(95, -400), xid(154, -300, recovery_action="None", severity="info", resolution="XID_154")]
+    events = [job(), *old, raises(30, "node-05", 34), job("FAILED", 40)]
+
+    assert cause(verdict(events)) == ("workload/code_exception", [("node-05", "rank/34")])
+
+
+def test_a_broken_gpu_that_was_never_reset_may_fail_the_next_attempt_at_its_start() -> None:
+    events = [
+        job(),
+        xid(95, -400),
+        log("cuda.launch_failure", 20, "node-05", 34),
+        blames(22, "node-01", "node-05"),
+        job("FAILED", 40),
+    ]
+
+    assert cause(verdict(events)) == ("hardware/accelerator_memory", [GPU])
+
+
+# -- NVLink and NVSwitch ---------------------------------------------------------------------------------
+def nvlink5(decoded: str, subcode: int, **peer: object) -> dict[str, object]:
+    other = NvLinkPeer(**peer) if peer else None  # type: ignore[arg-type]
+    return {
+        "nvlink5": NvLink5(
+            unit="NETIR_LINK_EVT", subcode=subcode, link=8, decoded=decoded, fatal=True, peer=other
+        )
+    }
+
+
+def test_local_signal_integrity_is_the_gpus_own() -> None:
+    fault = xid(149, 121, **nvlink5("local_signal_integrity", 4))
+
+    assert dies_of(fault) == ("hardware/accelerator_fabric", [GPU])
+
+
+def test_the_other_end_of_a_link_takes_the_blame_when_the_words_say_so() -> None:
+    fault = xid(149, 121, **nvlink5("peer", 37, node="node-04", gpu_uuid="GPU-x"))
+
+    assert dies_of(fault) == ("hardware/accelerator_fabric", [("node-04", "gpu/GPU-x")])
+
+
+def test_an_unknown_other_end_leaves_a_suspect_only() -> None:
+    assert dies_of(xid(149, 121, **nvlink5("peer", 37))) == (INSUFFICIENT, [("node-05", "node")])
+
+
+@pytest.mark.parametrize(("decoded", "subcode"), [("software", 15), ("host", 40), ("sympathetic", 0)])
+def test_links_taken_down_by_others_are_no_fault_of_the_gpu(decoded: str, subcode: int) -> None:
+    assert dies_of(xid(149, 121, **nvlink5(decoded, subcode)))[0] == INSUFFICIENT
+
+
+def test_a_fatal_switch_error_stands_above_the_link_errors_it_makes() -> None:
+    events = [sxid(23001, 121), *(xid(74, 121.3 + g / 10, gpu=g) for g in range(4))]
+
+    assert dies_of(*events) == ("hardware/accelerator_fabric", [("node-05", "nvswitch/1")])
+
+
+def test_a_lost_gpu_stands_above_the_switch_errors_it_makes() -> None:
+    assert dies_of(xid(79, 121), sxid(20034, 133)) == ("hardware/accelerator_gpu", [GPU])
+
+
+def test_a_non_fatal_switch_error_is_no_cause() -> None:
+    assert dies_of(sxid(20009, 121, fatal=False))[0] == INSUFFICIENT
+
+
+# -- PCIe ------------------------------------------------------------------------------------------------
+def test_a_fatal_pcie_error_before_a_lost_gpu_is_the_cause() -> None:
+    fatal = aer("fatal", 121, attached_to="GPU-node-05-2", errors=["SDES"])
+
+    assert dies_of(fatal, xid(79, 121.4)) == ("hardware/pcie", [GPU])
+
+
+@pytest.mark.parametrize("severity", ["correctable", "nonfatal"])
+def test_lesser_pcie_errors_do_not_take_the_blame_from_a_lost_gpu(severity: str) -> None:
+    before = aer(severity, 120.9, attached_to="GPU-node-05-2", errors=["CmpltTO"])
+
+    assert dies_of(before, xid(79, 121.4)) == ("hardware/accelerator_gpu", [GPU])
+
+
+# -- ports, switches, fabric -----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("version", "length", "lethal"),
+    [("2.12.12", 2.0, True), ("2.21.5", 5.0, False), ("2.21.5", 9.5, True), ("2.27.3", 12.0, False), ("2.27.3", 40.0, True)],
+)  # fmt: skip
+def test_an_outage_is_measured_against_the_attempts_own_budget(
+    version: str, length: float, lethal: bool
+) -> None:
+    late = 121 + length + 1
+    found = dies_of(
+        outage(121, until=121 + length),
+        blames(late, "node-01", "node-07", status=12),
+        end=late + 10,
+        version=version,
+    )
+
+    assert found[0] == ("hardware/network_hca_port" if lethal else INSUFFICIENT)
+    assert found[1] == ([PORT] if lethal else [("node-07", "node")])
+
+
+def test_a_timeout_that_the_log_tells_widens_the_budget() -> None:
+    setting = log("nccl.env", 5, details={"NCCL_IB_TIMEOUT": 22})
+
+    assert dies_of(setting, outage(121, until=150), blames(151, "node-01", "node-07", status=12), end=160)[0] == INSUFFICIENT  # fmt: skip
+
+
+def test_failover_takes_the_sting_out_of_an_outage() -> None:
+    setting = log("nccl.env", 5, details={"NCCL_IB_RESILIENCY_PORT_FAILOVER": 1})
+    events = [setting, outage(121, until=200), blames(160, "node-01", "node-07")]
+
+    assert dies_of(*events, version="2.30.4", end=210)[0] == INSUFFICIENT
+
+
+def test_an_outage_that_began_after_the_first_effect_is_not_the_cause() -> None:
+    events = [raises(121, "node-01", 2), blames(122, "node-03", "node-01"), outage(130, until=160)]
+
+    assert dies_of(*events, end=170) == ("workload/code_exception", [("node-01", "rank/2")])
+
+
+def test_ports_of_three_nodes_behind_one_switch_are_the_switch() -> None:
+    events = [outage(121 + i / 5, node, until=150) for i, node in enumerate(NODES[:3])]
+
+    assert dies_of(*events, end=160) == ("hardware/network_fabric", [(None, "switch/leaf-13")])
+
+
+def test_ports_of_three_nodes_behind_three_switches_are_the_fabric() -> None:
+    events = [outage(121 + i / 5, node, until=150, switch=f"leaf-{i}") for i, node in enumerate(NODES[:3])]
+
+    assert dies_of(*events, end=160) == ("hardware/network_fabric", [(None, "fabric")])
+
+
+def test_ports_of_three_nodes_far_apart_in_time_are_no_switch() -> None:
+    events = [outage(121 + 30 * i, node, until=141 + 30 * i) for i, node in enumerate(NODES[:3])]
+
+    assert dies_of(*events, end=230)[1] == [("node-01", "port/mlx5_3/1")]
+
+
+def test_one_end_of_a_lost_pair_is_not_chosen_over_the_other() -> None:
+    pair = [blames(130, "node-01", "node-05", status=12), blames(130.2, "node-05", "node-01", status=12)]
+
+    assert dies_of(*pair) == (INSUFFICIENT, [("node-01", "node"), ("node-05", "node")])
+
+
+def test_flushed_work_requests_blame_nobody() -> None:
+    assert dies_of(blames(130, "node-01", "node-05", status=5)) == (INSUFFICIENT, [])
+
+
+# -- nodes -----------------------------------------------------------------------------------------------
+def test_a_silent_node_is_down() -> None:
+    events = [
+        signal("node_silent", 121, "node-05", "node", interval_s=15.0),
+        blames(135, "node-01", "node-05", status=12),
+    ]
+
+    assert dies_of(*events) == ("hardware/node_down", [("node-05", "node")])
+
+
+def test_a_panic_explains_the_silence_after_it() -> None:
+    events = [kernel("panic", 121), signal("node_silent", 118, "node-05", "node", interval_s=15.0)]
+
+    assert dies_of(*events) == ("host/kernel_fatal", [("node-05", "node")])
+
+
+def test_silence_of_most_nodes_is_the_telemetrys() -> None:
+    events = [signal("node_silent", 121, node, "node", interval_s=15.0) for node in NODES[:6]]
+
+    assert dies_of(*events)[0] == INSUFFICIENT
+
+
+def test_a_node_that_the_scheduler_lost_while_it_is_heard_is_not_down() -> None:
+    lost = log("slurm.node_failure", 130, "node-01", details={"node": "node-05"})
+
+    assert dies_of(lost)[0] == INSUFFICIENT
+
+
+def test_a_lockup_dates_back_by_what_its_line_says() -> None:
+    stuck = kernel("soft_lockup", 147, message="watchdog: BUG: soft lockup - CPU#12 stuck for 26s! [python3]")
+    waits = [log("pytorch.watchdog_timeout", 181, n, NODES.index(n) * 8, timeout_s=60.0) for n in NODES[:3]]
+
+    found = verdict([job(), *steps(120), stuck, *waits, job("FAILED", 190)])
+
+    assert cause(found) == ("host/host_stall", [("node-05", "node")])
+
+
+def test_an_oom_kill_in_another_jobs_cgroup_is_not_ours() -> None:
+    kill = kernel("oom_kill", 121, process="python3", cgroup="/slurm/job_8888/step_0")
+
+    assert dies_of(kill)[0] == INSUFFICIENT
+    assert dies_of(kernel("oom_kill", 121, process="python3", cgroup="/slurm/job_7001/step_0"))[0] == "host/host_oom"  # fmt: skip
+
+
+# -- storage ---------------------------------------------------------------------------------------------
+def test_storage_trouble_on_many_nodes_is_the_file_systems() -> None:
+    stalls = [kernel("storage_stall", 180 + i, node, server="fs-02") for i, node in enumerate(NODES[:4])]
+
+    assert dies_of(*stalls, end=200) == ("storage/shared_filesystem", [(None, "filesystem/fs-02")])
+
+
+def test_storage_trouble_on_one_node_is_its_mounts() -> None:
+    stall = kernel("storage_stall", 180, "node-03", server="fs-02")
+
+    assert dies_of(stall, end=200) == ("storage/node_mount", [("node-03", "filesystem/fs-02")])
+
+
+# -- programs --------------------------------------------------------------------------------------------
+def test_the_first_process_error_is_the_cause_and_later_ones_are_not() -> None:
+    events = [raises(121, "node-01", 2), raises(126, "node-04", 24, "KeyError", "'x'")]
+
+    assert dies_of(*events) == ("workload/code_exception", [("node-01", "rank/2")])
+
+
+def test_one_error_on_many_ranks_has_no_culprit() -> None:
+    events = [raises(121 + r / 100, NODES[r // 8], r) for r in range(64)]
+
+    assert dies_of(*events) == ("workload/code_exception", [])
+
+
+def test_one_error_on_few_ranks_names_them() -> None:
+    events = [raises(121, "node-01", 2), raises(121.1, "node-01", 3)]
+
+    assert dies_of(*events) == (
+        "workload/code_exception",
+        [("node-01", "rank/2"), ("node-01", "rank/3")],
+    )
+
+
+@pytest.mark.parametrize(
+    ("exception", "message"),
+    [
+        ("torch.distributed.DistBackendError", "NCCL error in: ProcessGroupNCCL.cpp:2251"),
+        ("RuntimeError", "NCCL communicator was aborted on rank 3"),
+        ("ConnectionResetError", "[Errno 104] Connection reset by peer"),
+    ],
+)
+def test_exceptions_that_carry_anothers_failure_are_effects(exception: str, message: str) -> None:
+    assert dies_of(raises(121, "node-01", 2, exception, message))[0] == INSUFFICIENT
+
+
+def test_a_missing_rank_is_told_by_what_it_enqueued() -> None:
+    waits = [
+        log("pytorch.watchdog_status", 181, NODES[r // 8], r, details={"last_enqueued": 1770 if r == 21 else 1772, "pg_id": 0})
+        for r in range(64)
+    ]  # fmt: skip
+
+    assert dies_of(*waits, end=190) == ("workload/collective_desync", [("node-03", "rank/21")])
+
+
+def test_ranks_of_different_groups_are_not_compared() -> None:
+    waits = [
+        log("pytorch.watchdog_status", 181, NODES[r // 8], r, details={"last_enqueued": 1700 + r // 8, "pg_id": r // 8})
+        for r in range(64)
+    ]  # fmt: skip
+
+    assert dies_of(*waits, end=190)[0] == INSUFFICIENT
+
+
+def test_a_majority_that_is_behind_is_no_missing_rank() -> None:
+    waits = [
+        log("pytorch.watchdog_status", 181, NODES[r // 8], r, details={"last_enqueued": 1770 if r > 10 else 1772, "pg_id": 0})
+        for r in range(64)
+    ]  # fmt: skip
+
+    assert dies_of(*waits, end=190)[0] == INSUFFICIENT
+
+
+def test_one_operation_told_by_many_ranks_is_no_desync() -> None:
+    waits = [
+        log("pytorch.watchdog_timeout", 721, NODES[r // 8], r, seq=9, collective="ALLREDUCE", timeout_s=600.0)
+        for r in range(0, 64, 8)
+    ]
+
+    assert dies_of(*waits, end=730)[0] == INSUFFICIENT
+
+
+# -- schedulers ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("state", "subdomain"),
+    [("PREEMPTED", "preemption"), ("TIMEOUT", "time_limit"), ("CANCELLED", "user_cancel")],
+)
+def test_a_scheduler_that_ends_a_healthy_run_is_the_cause(state: str, subdomain: str) -> None:
+    found = verdict([job(), *steps(120), job(state, 123)])
+
+    assert cause(found) == (f"scheduler/{subdomain}", [])
+    assert found.terminal_state == state
+
+
+def test_a_time_limit_does_not_excuse_a_hang() -> None:
+    found = verdict([job(), *steps(120), job("TIMEOUT", 1500)], now=2000)
+
+    assert cause(found) == (INSUFFICIENT, [])
+    assert found.terminal_state == "TIMEOUT"
+
+
+def test_a_checkpoint_is_no_hang() -> None:
+    saving = log("training.checkpoint", 200, details={"phase": "started"})
+    found = verdict([job(), *steps(120), saving, job("CANCELLED", 230)])
+
+    assert cause(found)[0] == "scheduler/user_cancel"
+
+
+# -- coverage --------------------------------------------------------------------------------------------
+def test_a_gpu_error_on_a_node_whose_kernel_log_nobody_reads_is_not_called_the_programs() -> None:
+    events = [job(), *steps(120), log("cuda.illegal_access", 121, "node-05", 34), job("FAILED", 140)]
+    blind = [coverage(n, kmsg="failed") if n == "node-05" else coverage(n) for n in NODES]
+
+    assert cause(verdict(events, blind, seen=False)) == (INSUFFICIENT, [("node-05", "node")])
+    assert cause(verdict(events, all_seen(), seen=False))[0] == "workload/gpu_code_fault"
+
+
+def test_a_plain_exception_needs_no_kernel_log() -> None:
+    events = [job(), *steps(120), raises(121, "node-05", 34), job("FAILED", 140)]
+
+    assert cause(verdict(events, seen=False))[0] == "workload/code_exception"
+
+
+def test_gaps_in_coverage_are_on_record() -> None:
+    found = verdict([job(), coverage("node-05", kmsg="failed")], all_seen(NODES[:4]), seen=False)
+
+    assert [(c.node, c.collector, c.status) for c in found.coverage] == [
+        ("node-05", "kmsg", "failed"),
+        *[(n, "agent", "unheard") for n in NODES[5:]],
+    ]
+
+
+# -- clocks ----------------------------------------------------------------------------------------------
+def test_causes_within_the_clock_error_stay_ambiguous() -> None:
+    found = verdict([
+        job(), *steps(120), xid(95, 120.9, "node-01", 0), outage(121.5, until=137),
+        blames(129.3, "node-03", "node-01"), blames(129.6, "node-02", "node-07", status=12), job("FAILED", 140),
+    ])  # fmt: skip
+
+    assert cause(found) == ("hardware/ambiguous", [("node-01", "gpu/GPU-node-01-0"), PORT])
+    assert {c.subdomain for c in found.candidates or []} == {"accelerator_memory", "network_hca_port"}
+
+
+def test_a_measured_skew_widens_the_tolerance() -> None:
+    late = [job(), *steps(120), blames(122, "node-01", "node-05"), xid(79, 150), job("FAILED", 160)]
+    skew = signal("clock_skew", 50, "node-05", "node", value=30.0)
+
+    assert cause(verdict(late))[0] == INSUFFICIENT
+    assert cause(verdict(late, [skew])) == ("hardware/accelerator_gpu", [GPU])
+
+
+# -- outcome ---------------------------------------------------------------------------------------------
+def test_a_completed_attempt_has_nothing_to_explain() -> None:
+    found = verdict([job(), *steps(120), xid(79, 60), outage(70, until=110), job("COMPLETED", 130)])
+
+    assert cause(found) == ("none/completed", [])
+
+
+def test_an_attempt_without_any_record_is_unknown() -> None:
+    assert verdict([xid(79, 60)]).terminal_state == "UNKNOWN"
+
+
+def test_every_lowered_symptom_says_by_whom_and_why() -> None:
+    found = verdict([job(), *steps(120), xid(79, 121), xid(45, 121.2), blames(124, "node-05", "node-01"), job("FAILED", 140)])  # fmt: skip
+
+    lowered = [s for s in found.interesting if s.demoted_by]
+    assert lowered
+    assert all(s.reason and s.evidence for s in lowered)
+
+
+def test_a_slowed_gpu_degrades_a_running_attempt_only_when_steps_feel_it() -> None:
+    brake = signal("throttle", 121, "node-05", "gpu/GPU-node-05-2", reason="hw_power_brake")
+    slow = [*steps(120), *steps(400, every=10.0, first=130.0)]
+    felt = verdict([job(), *slow, brake], now=402)
+    unfelt = verdict([job(), *steps(400), brake], now=402)
+
+    assert (felt.terminal_state, cause(felt)) == ("RUNNING_DEGRADED", ("hardware/power_thermal", [GPU]))
+    assert (unfelt.terminal_state, cause(unfelt)[0]) == ("RUNNING", "none/completed")
