@@ -14,6 +14,7 @@ from streams.engine.api import Processor
 from streams.engine.deadletters import Letters
 from streams.engine.errors import OwnershipError
 from streams.engine.ledger import Ledger, Record, Step
+from streams.engine.memory import tidy
 from streams.engine.metrics import Latency
 from streams.engine.outbox import Message, Outbox, partition_of, to_messages
 from streams.engine.pipeline import Effect, Pipeline
@@ -141,6 +142,7 @@ class Engine:
                 self._restore_key(key, ends)
             await asyncio.sleep(0)
         await self.table.rewrite(outdated)
+        tidy()
         log.info(
             "own partitions %s: took %d keys over, gave %d up, repaired %d",
             sorted(owned), len(changed), dropped, len(outdated),

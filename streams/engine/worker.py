@@ -12,6 +12,7 @@ from streams.engine.api import Processor
 from streams.engine.app import create_app
 from streams.engine.engine import Engine
 from streams.engine.health import Health
+from streams.engine.memory import Memory
 from streams.engine.preflight import Preflight
 from streams.engine.vitals import Watchdog
 from streams.settings import EngineSettings
@@ -48,7 +49,8 @@ def make_worker(engine: Engine, loop: asyncio.AbstractEventLoop) -> Any:
     """Faust's worker around the engine. Services start in this order and stop in the reverse one: probes
     are answered first and last, and the outboxes outlive the app, which flushes them."""
     services = (
-        Health(engine), Preflight(engine), engine.outbox, engine.statebox, engine.pipeline, engine.timers,
+        Memory(), Health(engine), Preflight(engine),
+        engine.outbox, engine.statebox, engine.pipeline, engine.timers,
     )  # fmt: skip
     worker = faust.Worker(
         engine.app,

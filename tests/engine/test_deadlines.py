@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -37,6 +38,7 @@ async def test_deadlines_fire_within_50_ms_with_100000_open_and_on_the_owner_onl
     second = await workers.start()  # takes half of them over before the first is due
     await second.ready()
     assert time.time_ns() < start, "this machine is too busy to tell"
+    bare_ms = await bare_sleeper(until_ns=max(due.values()))
     records = await workers.kafka.read(workers.prefix + "signals", len(due))
     told = [(record.partition, decode(record.value)) for record in records]
     assert {(e.partitionkey, e.time // 1000) for _, e in told} == {
@@ -52,4 +54,14 @@ async def test_deadlines_fire_within_50_ms_with_100000_open_and_on_the_owner_onl
         r.timestamp - due[event.partitionkey] / NS_PER_MS for r, (_, event) in zip(records, told, strict=True)
     )
     assert late_ms[0] > -1
-    assert late_ms[len(late_ms) * 95 // 100] < 50, late_ms  # the rest is left to what else the machine does
+    assert late_ms[-1] < 50 + bare_ms, (late_ms[-10:], bare_ms)
+
+
+async def bare_sleeper(until_ns: int) -> float:
+    """How late this machine wakes a process that does nothing but sleep, at worst, in milliseconds."""
+    worst = 0.0
+    while time.time_ns() < until_ns:
+        begin = time.perf_counter()
+        await asyncio.sleep(0.005)
+        worst = max(worst, (time.perf_counter() - begin - 0.005) * 1000)
+    return worst

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import heapq
 import time
 from collections.abc import AsyncIterator
 
 import pytest
 
+from streams.engine.memory import tidy
 from streams.engine.timers import Timers
 from topics.time import NS_PER_MS, NS_PER_S
 
@@ -78,3 +80,14 @@ async def test_a_clock_that_is_set_forward_delays_nothing_for_long() -> None:
     ahead[0] = 120 * NS_PER_S
     await asyncio.wait_for(desk.fired.wait(), 1.5)
     await timers.stop()
+
+
+def test_what_has_been_loaded_is_out_of_the_collectors_sight() -> None:
+    """A full collection over the state of thousands of nodes would hold deadlines back."""
+    try:
+        before = gc.get_freeze_count()
+        state = [[number] for number in range(50_000)]
+        tidy()
+        assert gc.get_freeze_count() - before > len(state)
+    finally:
+        gc.unfreeze()
