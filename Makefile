@@ -6,7 +6,7 @@ SECONDS ?=
 PLAIN   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format lock schemas clean
+.PHONY: help venv demo test check format schemas bench bench-collectors bench-streams bench-e2e lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,23 @@ check: venv ## lint, types, the import table, and that generated files are curre
 format: venv ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+schemas: venv ## write the JSON Schemas and the AsyncAPI document again
+	$(BIN)/faultwire topics schema
+
+bench: bench-streams bench-e2e bench-collectors ## every benchmark, one after the other (bench/README.md)
+
+bench-collectors: venv ## parsers, log lines, the agent: latency, an idle node, a storm (as root)
+	$(BIN)/python -m bench.parsers
+	$(BIN)/python -m bench.logs
+	$(BIN)/python -m bench.collectors
+
+bench-streams: venv ## detectors alone, then the engine on a real broker
+	$(BIN)/python -m bench.streams_core
+	$(BIN)/python -m bench.engine
+
+bench-e2e: venv ## from raw event to action, beside three plain hops
+	$(BIN)/python -m bench.e2e
 
 lock: ## pin the dependencies again, with hashes and without download addresses
 	$(PY) -m venv .cache/uv && .cache/uv/bin/pip install --quiet uv
