@@ -9,7 +9,7 @@ PLAIN   ?=
 .PHONY: help venv demo test check format schemas bench bench-collectors bench-streams bench-e2e lock clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(VENV)/.ready ## the virtual environment with every pinned dependency
 
