@@ -67,14 +67,13 @@ class Node:
                 self.provenance = self.health.provenance = event.provenance
         if ctx.placements is not placements:
             yield from self._placed(placements, events, now)
-        if boot is not None and ctx.boot_id != boot and ctx.boot_time is not None:
-            yield from self._health(self.health.repaired("reboots", ctx.boot_time))
         for event in events:
             handler = _HANDLERS.get(type(event.data))
             if handler is not None:
                 yield from handler(self, event)
         for facts in self.slots.observe(events, now):
             yield from self._tell(facts)
+        yield from self._repairs(boot, events)
         ctx.samples.seal()
 
     def _on_beat(self, event: Event[Heartbeat]) -> Iterator[Output]:
@@ -89,10 +88,14 @@ class Node:
         if is_finding(event):
             yield from self.evidence.take(event, self.ctx)
 
-    def _on_xid(self, event: Event[Xid]) -> Iterator[Output]:
-        yield from self.evidence.take(event, self.ctx)
-        if is_reset(event):
-            yield from self._health(self.health.repaired("resets", event.time))
+    def _repairs(self, boot: str | None, events: Sequence[Event[Any]]) -> Iterator[Output]:
+        """Resets and reboots of this record, once what they ended has been cleared."""
+        ctx = self.ctx
+        if boot is not None and ctx.boot_id != boot and ctx.boot_time is not None:
+            yield from self._health(self.health.repaired("reboots", ctx.boot_time))
+        for event in events:
+            if isinstance(event.data, Xid) and is_reset(event):
+                yield from self._health(self.health.repaired("resets", event.time))
 
     def _on_check(self, event: Event[Check]) -> Iterator[Output]:
         yield from self.evidence.take(event, self.ctx)
@@ -220,7 +223,7 @@ class Node:
 _HANDLERS: Final[dict[type[Payload], Callable[[Node, Event[Any]], Iterator[Output]]]] = {
     Heartbeat: Node._on_beat,
     Log: Node._on_log,
-    Xid: Node._on_xid,
+    Xid: Node._on_finding,
     Sxid: Node._on_finding,
     Aer: Node._on_finding,
     Kernel: Node._on_finding,

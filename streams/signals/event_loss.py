@@ -32,7 +32,7 @@ class EventLoss(RateDetector):
                 yield f"collector/{collector}", Point(event.time, "sequence", gone, event.id)
         if isinstance(event.data, Heartbeat):
             for name, said in event.data.collectors.items():
-                if said.lost:
+                if said.lost is not None:
                     grown = ctx.counters.grew(f"lost/{name}", "lost", event.time, said.lost)
                     if grown:
                         yield f"collector/{name}", Point(event.time, "counted", grown, event.id)

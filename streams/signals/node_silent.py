@@ -81,8 +81,11 @@ class NodeSilent(Detector[SilentState, Span]):
                 since = beat.first if since is None else min(since, beat.first)
         if not moved:
             return Change(state, None)
-        if len(spans) == len(state.spans) and ctx.now - ctx.clock.offset < self._due(
-            state.spans[-1], state, ctx
+        if (
+            state.spans
+            and spans[:-1] == state.spans[:-1]
+            and spans[-1].first == state.spans[-1].first
+            and ctx.now - ctx.clock.offset < self._due(state.spans[-1], state, ctx)
         ):
             since = None  # on time: there is nothing to tell, and nothing was told
         arrived = max(state.arrived, ctx.now - ctx.clock.offset, spans[-1].last)
