@@ -53,9 +53,18 @@ def month_number(name: str) -> int | None:
     return _MONTHS.get(name)
 
 
+@lru_cache(maxsize=1024)
+def _date_ns(year: int, month: int, day: int) -> int | None:
+    try:
+        return ((datetime(year, month, day, tzinfo=UTC) - _EPOCH) // _SECOND) * NS_PER_S
+    except (ValueError, OverflowError):
+        return None
+
+
 def calendar_ns(year: int, month: int, day: int, clock: str) -> int | None:
     """`clock` is `HH:MM:SS`. None for an impossible date."""
-    return iso_second(f"{year:04}-{month:02}-{day:02} {clock}", "")
+    date, time = _date_ns(year, month, day), _clock_ns(clock)
+    return None if date is None or time is None else date + time
 
 
 class YearlessClock:
