@@ -88,6 +88,46 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected("hardware/network_hca_port", port(NODE, "mlx5_3"), actions=NODE_NO_RESET, nodes=(NODE,))
 
 
+def unseen_transition(c: CaptureBuilder, at: float, *, back: float | None) -> None:
+    """The port is down from `at` on as the heartbeats tell; the transition itself was lost."""
+    c.level_changes.append((at, NODE, "mlx5_3/1", "DOWN"))
+    if back is not None:
+        c.port(NODE, "mlx5_3", back, "ACTIVE", "DOWN")
+
+
+@scenario("outage-only-in-the-heartbeats", carried_by=("ExtractOutages",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """No transition was seen: a heartbeat says ACTIVE, the next one DOWN, and transfers fail just after it."""
+    job = c.job(version="2.21.5").starts_up().steps(120)
+    unseen_transition(c, job.at(121), back=None)
+    job.status12(job.at(129.2), "node-02", NODE, 3).status12(job.at(129.5), NODE, "node-02", 3)
+    job.torn_down(job.at(132), by="node-02", local=3).fails(job.at(136), 134)
+    return expected("hardware/network_hca_port", port(NODE, "mlx5_3"), actions=NODE_NO_RESET, nodes=(NODE,))
+
+
+@scenario("outage-whose-down-edge-was-lost")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """Heartbeats say DOWN, the port comes back by an edge, and a rank says when it went away."""
+    job = c.job(version="2.21.5").starts_up().steps(120)
+    unseen_transition(c, job.at(121), back=job.at(145))
+    head = f"{NODE}:25065:25156 [3] transport/net_ib.cc:118 NCCL WARN NET/IB : mlx5_3:1 Got async event :"
+    job.say(job.at(121.1), NODE, f"{head} port error", job.rank(NODE, 3))
+    job.status12(job.at(129.2), "node-02", NODE, 3).status12(job.at(129.5), NODE, "node-02", 3)
+    job.torn_down(job.at(132), by="node-02", local=3).fails(job.at(160), 134)
+    return expected("hardware/network_hca_port", port(NODE, "mlx5_3"), actions=NODE_NO_RESET, nodes=(NODE,))
+
+
+@scenario("outage-in-the-heartbeats-that-no-transfer-felt")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """A port is found down by a heartbeat after a rank raised; no transfer failed, so it may not be dated back."""
+    job = c.job(version="2.21.5").starts_up().steps(120)
+    unseen_transition(c, job.at(124), back=None)
+    job.raises(job.at(123), "node-01", 2, "KeyError: 'grad_norm'")
+    job.closed(job.at(124), "node-03", "node-01", 2)
+    job.child_failed(job.at(125), "node-01", 2, 1).fails(job.at(160))
+    return expected("workload/code_exception", ("node-01", "rank/2"))
+
+
 @scenario("outage-kernel-and-ports-only")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """No workload log: a lethal outage, then the job's end."""

@@ -19,7 +19,8 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
     """An outage kills when it lasts longer than the attempt's transport keeps trying: its own budget.
 
     Needs the outage's length and the budget from NCCL's version and settings; within the band above the
-    budget it is likely, not certain. Must not catch flaps below the budget, ports whose traffic NCCL moves
+    budget it is likely, not certain. Where the start is an interval, its earliest end counts only if a
+    transfer of the node failed. Must not catch flaps below the budget, ports whose traffic NCCL moves
     elsewhere, or networks that the budget does not speak of.
     """
     view = case.view
@@ -35,8 +36,11 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
             return _harmless(s, "the attempt's network does not use the port's transport")
         if view.failover and not broken_failover:
             return _harmless(s, "NCCL moves the traffic of a dead port elsewhere")
-        length = (s.until if s.until is not None else until_now) - s.time
-        strength: Strength = "lethal" if length > high else "likely" if length >= low else "none"
+        if s.start is not None and s.node not in failing:
+            s = s.but(start=None)
+        over = s.until if s.until is not None else until_now
+        length, surely = over - s.begins, over - s.time
+        strength: Strength = "lethal" if surely > high else "likely" if length >= low else "none"
         if not s.attrs.get("known", True) and strength == "lethal":
             strength = "likely"
         if strength == "likely" and view.budget_s is None and s.node not in failing:
@@ -44,7 +48,7 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
         if strength == "none":
             told = f"{seconds(length):.3g} s, less than the {seconds(low):.3g} s that NCCL keeps trying"
             return _harmless(s, told)
-        s = s.but(strength=strength, kill=s.time + low)
+        s = s.but(strength=strength, kill=s.begins + low)
         if s.attrs.get("cause") == "logical":
             s = s.but(subdomain="network_fabric", node=None, entity="fabric", nodes=frozenset({s.node or ""}))
         return s
@@ -73,8 +77,8 @@ def leaf_switch_merge(case: Case) -> Sequence[Symptom]:
     while outages:
         first = outages[0]
         reach = first.time + merge + case.view.eps(first.node)
-        together = [s for s in outages if s.time <= reach]
-        outages = [s for s in outages if s.time > reach]
+        together = [s for s in outages if s.begins <= reach]
+        outages = [s for s in outages if s.begins > reach]
         switches = sorted({str(s.attrs["switch"]) for s in together if s.attrs.get("switch")})
         for switch in switches:
             own = [s for s in together if s.attrs.get("switch") == switch]
@@ -109,6 +113,7 @@ def _shared(outages: list[Symptom], entity: str) -> Symptom:
         domain="hardware",
         subdomain="network_fabric",
         strength="lethal" if lethal else "likely",
+        start=min(first.time, max(s.begins for s in outages)),
         kill=min(s.kills for s in outages),
         until=max((s.until for s in outages if s.until is not None), default=None)
         if all(s.until is not None for s in outages)

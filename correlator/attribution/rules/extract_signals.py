@@ -8,6 +8,7 @@ from correlator.attribution.case import Case
 from correlator.attribution.knowledge import signal_roles
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
+from correlator.attribution.view import AttemptView
 from correlator.evidence.spans import Span
 from topics.time import from_seconds
 
@@ -53,8 +54,8 @@ def extract_signals(case: Case) -> list[Symptom]:
 def extract_outages(case: Case) -> list[Symptom]:
     """A port that is not ACTIVE is out, from its transition on, or as the ranks of its node print it.
 
-    Needs `port_outage`, or the verbs events in a rank's log. Must not count one outage twice because both
-    tell of it.
+    Needs `port_outage`, or the verbs events in a rank's log. An outage whose transition nobody saw began
+    between two heartbeats, or when a rank said so. Must not count one outage twice because both tell of it.
     """
     view = case.view
     found: list[Symptom] = []
@@ -69,11 +70,12 @@ def extract_outages(case: Case) -> list[Symptom]:
         bound = span.detail.get("upper_bound_s")
         if span.value is None and span.cleared and isinstance(bound, int | float):
             start = end - from_seconds(float(bound)) if end is not None else start
-        seen.setdefault((node, entity), []).append((start, end))
+        earliest, latest = _narrowed(view, node, entity, start, span)
+        seen.setdefault((node, entity), []).append((earliest, end))
         found.append(
             Symptom(
                 code="port_outage",
-                time=start,
+                time=latest,
                 tier=3,
                 role="root",
                 node=node,
@@ -82,6 +84,7 @@ def extract_outages(case: Case) -> list[Symptom]:
                 domain="hardware",
                 subdomain="network_hca_port",
                 strength="likely",
+                start=earliest if earliest < latest else None,
                 until=end,
                 lasting=True,
                 attrs={"known": span.value is not None or not span.cleared, **span.detail},
@@ -111,6 +114,17 @@ def extract_outages(case: Case) -> list[Symptom]:
                 )
             )
     return [*case.symptoms, *found]
+
+
+def _narrowed(view: AttemptView, node: str, entity: str, start: int, span: Span) -> tuple[int, int]:
+    """(earliest, latest) start of an outage: exact for a transition that was seen, else as the ranks tell."""
+    spread = span.detail.get("start_uncertainty_s")
+    if not isinstance(spread, int | float) or spread <= 0:
+        return start, start
+    earliest, eps = start - from_seconds(float(spread)), view.eps(node)
+    log = view.store.port_logs.get((node, entity.removeprefix("port/")))
+    said = [o.start for o in log.outages() if earliest - eps <= o.start <= start + eps] if log else []
+    return (said[-1], said[-1]) if said else (earliest, start)
 
 
 def _latest(span: Span) -> int | None:
