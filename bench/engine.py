@@ -143,7 +143,7 @@ async def pass_through(own: Fleet) -> None:
 
 
 async def recovery(workers: Fleet, switches: tuple[str, ...]) -> list[Result]:
-    """12,500 keys of 2 KB; one of two workers goes by SIGKILL, then by SIGTERM, until its keys speak again."""
+    """12,500 keys of 2 KB; one of two workers goes by SIGKILL, then SIGTERM, until its keys speak again."""
     keys, found = 12_500, []
     padding = "x" * 2000
     async with another(workers) as own:

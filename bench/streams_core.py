@@ -30,7 +30,7 @@ Record = tuple[str, str, list[Event[Any]], int]
 GPUS = [f"GPU-{i:08d}-0000-0000-0000-000000000000" for i in range(8)]
 PORTS = {f"mlx5_{i}": "ACTIVE" for i in range(8)}
 LINKS = {f"{gpu}/{link}": "active" for gpu in GPUS for link in range(18)}
-COLLECTORS = {name: "ok" for name in ("kmsg", "ports", "nvml", "nvml_events", "aer", "logs")}
+COLLECTORS = dict.fromkeys(("kmsg", "ports", "nvml", "nvml_events", "aer", "logs"), "ok")
 
 
 def heartbeat(second: float, node: str, ports: dict[str, str] = PORTS) -> Event[Any]:
@@ -58,7 +58,7 @@ def nothing(records: Sequence[Record]) -> float:
     return time.process_time() - start
 
 
-def _hand_over(key: str, source: SourceRef, events: Sequence[Event[Any]], now: int) -> None:
+def _hand_over(_key: str, _source: SourceRef, _events: Sequence[Event[Any]], _now: int) -> None:
     return None
 
 
