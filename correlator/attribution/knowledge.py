@@ -51,17 +51,25 @@ class KernelRole:
 
 @lru_cache(maxsize=1)
 def kernel_roles() -> dict[str, KernelRole]:
-    return {
-        row["category"]: KernelRole(
-            row["domain"],
-            row["subdomain"],
-            row["tier"],
-            row["strength"],
-            float(row.get("latency_s", 0)),
-            bool(row.get("lasting", False)),
-        )
-        for row in _rows("kernel_roles", "kernel")
-    }
+    """By category."""
+    return {row["category"]: _kernel_role(row) for row in _rows("kernel_roles", "kernel")}
+
+
+@lru_cache(maxsize=1)
+def kernel_code_roles() -> dict[str, KernelRole]:
+    """By code, where the code says more than its category."""
+    return {c: _kernel_role(row) for row in _rows("kernel_roles", "code") for c in row["codes"]}
+
+
+def _kernel_role(row: dict[str, Any]) -> KernelRole:
+    return KernelRole(
+        row["domain"],
+        row["subdomain"],
+        row["tier"],
+        row["strength"],
+        float(row.get("latency_s", 0)),
+        bool(row.get("lasting", False)),
+    )
 
 
 @dataclass(frozen=True, slots=True)

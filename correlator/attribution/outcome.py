@@ -30,6 +30,15 @@ _REQUEUED_BECAUSE: Final[tuple[tuple[str, TerminalState], ...]] = (
 )
 
 
+_CANCELLED_AS: Final[dict[str, TerminalState]] = {
+    "time_limit": "TIMEOUT",
+    "deadline": "TIMEOUT",
+    "preemption": "PREEMPTED",
+    "node_failure": "NODE_FAIL",
+    "by_user": "CANCELLED",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     terminal_state: TerminalState
@@ -83,6 +92,13 @@ def insufficient(case: Case, base: Verdict, blamed: tuple[Culprit, ...] | None =
     )
 
 
+def one_node(causes: tuple[Symptom, ...]) -> bool:
+    """Whether all name conditions of one node (a throttle, a mount): several devices under one condition are
+    no rivals, while two devices that fail together are (tiers 2 and 3)."""
+    nodes = {s.node for s in causes}
+    return len(nodes) == 1 and None not in nodes and all(s.tier == 4 for s in causes)
+
+
 def culprit_of(symptom: Symptom) -> Culprit | None:
     if symptom.node is None and symptom.entity is None:
         return None
@@ -97,7 +113,9 @@ def _blame(base: Verdict, causes: tuple[Symptom, ...], case: Case) -> Verdict:
         sorted({c for s in causes if (c := culprit_of(s))}, key=lambda c: (c.node or "", c.entity or ""))
     )
     domain, subdomain = _common(causes)
-    if len(kinds) == 1 and (len(places) == 1 or all(s.attrs.get("joint") for s in causes)):
+    if len(kinds) == 1 and (
+        len(places) == 1 or all(s.attrs.get("joint") for s in causes) or one_node(causes)
+    ):
         return base.but(domain=domain, subdomain=subdomain, culprits=culprits, onset=onset, cause=causes)
     candidates = sorted(
         {(s.domain or "unknown", s.subdomain or "ambiguous", s.node, s.entity) for s in causes},
@@ -123,6 +141,8 @@ def _common(causes: tuple[Symptom, ...]) -> tuple[Any, str]:
 def terminal_state(case: Case) -> TerminalState:
     """The scheduler's record wins. What it leaves open is read from what the scheduler printed."""
     job = case.view.job
+    if (job is None or job.state == "RUNNING") and (printed := _printed_end(case)) is not None:
+        return printed
     if job is None:
         return "UNKNOWN"
     if job.state == "RUNNING":
@@ -132,6 +152,23 @@ def terminal_state(case: Case) -> TerminalState:
         why = (job.reason or "").lower()
         return next((state for word, state in _REQUEUED_BECAUSE if word in why), "UNKNOWN")
     return _TERMINAL.get(job.state, "UNKNOWN")
+
+
+def _printed_end(case: Case) -> TerminalState | None:
+    """The end that a scheduler printed although its record is missing; None while steps go on."""
+    last = case.view.store.progress.last() or 0
+    states: list[tuple[int, int, TerminalState]] = []
+    for s in case.symptoms:
+        if s.time < last or not s.code.startswith("slurm."):
+            continue
+        cause = str((s.attrs.get("details") or {}).get("cause", ""))
+        if s.code == "slurm.cancelled" and cause in _CANCELLED_AS:
+            states.append((0, s.time, _CANCELLED_AS[cause]))
+        elif s.code == "slurm.oom":
+            states.append((1, s.time, "OUT_OF_MEMORY"))
+        elif s.code == "slurm.step_aborted":
+            states.append((2, s.time, "FAILED"))
+    return min(states)[2] if states else None
 
 
 def affected(case: Case) -> tuple[str, ...]:

@@ -92,7 +92,11 @@ def _xid(node: str, data: Xid) -> _Made:
 
 def _sxid(node: str, data: Sxid) -> _Made:
     attrs = _present(
-        bdf=data.pci_bdf, link=data.link, by=data.written_by, message=data.message[:MESSAGE_CHARS]
+        bdf=data.pci_bdf,
+        link=data.link,
+        by=data.written_by,
+        via=data.via,
+        message=data.message[:MESSAGE_CHARS],
     )
     fatal = "fatal" if data.fatal else "nonfatal"
     return ("sxid", node, data.nvswitch, str(data.sxid), fatal, data.written_by or ""), None, attrs

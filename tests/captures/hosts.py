@@ -231,3 +231,86 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected(
         "unknown/insufficient_evidence", ("node-07", "node"), actions=("run_checks",), nodes=("node-07",)
     )
+
+
+@scenario("panic-noticed-by-slurm")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """Slurm notices minutes later that a node is gone: what the node itself said last goes before that."""
+    job = c.job(version="2.21.5").starts_up().steps(120)
+    c.kmsg(NODE, job.at(121), "watchdog: Watchdog detected hard LOCKUP on cpu 12")
+    c.kmsg(NODE, job.at(121.1), "Kernel panic - not syncing: Hard LOCKUP")
+    c.goes_silent(NODE, job.at(121.2))
+    for node in ("node-01", "node-02", "node-06"):
+        job.status12(job.at(129.5), node, NODE, 0)
+    job.say(job.at(300), "node-01", f"srun: error: Node failure on {NODE}")
+    job.ends("NODE_FAIL", job.at(302))
+    return expected("host/kernel_fatal", (NODE, "node"), state="NODE_FAIL", actions=HOST, nodes=(NODE,))
+
+
+def lost_gpu(c: CaptureBuilder, silent: float) -> tuple[Any, str]:
+    """A GPU is lost at 121 s and its node goes away at `silent`; Slurm notices at 300 s."""
+    job = c.job(version="2.21.5").starts_up().steps(120)
+    c.xid(NODE, 2, job.at(121), 79, "GPU has fallen off the bus.")
+    c.goes_silent(NODE, job.at(silent))
+    job.say(job.at(300), "node-01", f"srun: error: Node failure on {NODE}")
+    job.ends("NODE_FAIL", job.at(302))
+    return job, f"gpu/{c.gpu(NODE, 2)}"
+
+
+@scenario("lost-gpu-long-before-the-node", carried_by=("ProofOfLife",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """A GPU is lost and peers fail; the node is heard for another minute before it is rebooted."""
+    job, gpu = lost_gpu(c, 181)
+    job.raises(job.at(121.5), NODE, 2, "torch.AcceleratorError: CUDA error: unspecified launch failure")
+    for i, node in enumerate(("node-01", "node-04", "node-05")):
+        job.closed(job.at(123 + i), node, NODE, 2)
+    return expected(
+        "hardware/accelerator_gpu", (NODE, gpu), state="NODE_FAIL", actions=NODE_NO_RESET, nodes=(NODE,)
+    )
+
+
+@scenario("lost-gpu-as-the-node-dies")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """A driver still gets a line out while its node loses power: part of the node's death."""
+    job, _ = lost_gpu(c, 121.2)
+    for i, node in enumerate(("node-01", "node-04", "node-05")):
+        job.status12(job.at(129.5 + i * 0.2), node, NODE, 2)
+    return expected(
+        "hardware/node_down", (NODE, "node"), state="NODE_FAIL", actions=NODE_NO_RESET, nodes=(NODE,)
+    )
+
+
+@scenario("two-gpus-of-a-node-overheat", carried_by=("SlowButRunning",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """Two GPUs of one node are slowed by heat: one condition of that node, however many GPUs feel it."""
+    job = c.job().starts_up().steps(120)
+    c.throttle(NODE, 2, job.at(121), "hw_slowdown", "hw_thermal")
+    c.throttle(NODE, 5, job.at(124), "hw_slowdown", "hw_thermal")
+    job.steps(400, first=130, every=10.0, number=20)
+    c.until = job.at(405)
+    return expected(
+        "hardware/power_thermal",
+        (NODE, f"gpu/{c.gpu(NODE, 2)}"),
+        (NODE, f"gpu/{c.gpu(NODE, 5)}"),
+        state="RUNNING_DEGRADED",
+        actions=("cordon", "drain", "run_checks"),
+        nodes=(NODE,),
+    )
+
+
+@scenario("two-nodes-overheat")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """One GPU on each of two nodes: which of them slows the run can't be told."""
+    job = c.job().starts_up().steps(120)
+    for node in (NODE, "node-06"):
+        c.throttle(node, 2, job.at(121), "hw_slowdown", "hw_thermal")
+    job.steps(400, first=130, every=10.0, number=20)
+    c.until = job.at(405)
+    return expected(
+        "hardware/ambiguous",
+        (NODE, f"gpu/{c.gpu(NODE, 2)}"),
+        ("node-06", f"gpu/{c.gpu('node-06', 2)}"),
+        state="RUNNING_DEGRADED",
+        actions=("cordon", "drain", "run_checks"),
+        nodes=(NODE, "node-06"),
+    )

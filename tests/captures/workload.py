@@ -54,6 +54,43 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected("workload/numerical")
 
 
+@scenario("nan-raised-by-the-ranks-of-a-node")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """The ranks of one node find NaN in their own loss and raise; the others only lose them."""
+    job = c.job().starts_up().steps(100)
+    for local in range(3):
+        r = job.rank("node-03", local)
+        job.raises(
+            job.at(102 + local * 0.002),
+            "node-03",
+            local,
+            f"RuntimeError: Rank {r}, node node-03, device {local}, iteration 15: Unexpected result nan (message='found NaN in local forward loss calculation')",
+        )
+    job.closed(job.at(103), "node-01", "node-03").child_failed(job.at(104), "node-03", 0, 1)
+    job.torn_down(job.at(105), by="node-03", how="Exited with exit code 1").fails(job.at(108))
+    return expected("workload/numerical", *(("node-03", f"rank/{16 + i}") for i in range(3)))
+
+
+@scenario("nan-raised-by-one-rank")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """One rank's gradients are not finite, as its exception says; no step line told of it."""
+    job = c.job().starts_up().steps(100)
+    job.raises(job.at(102), "node-06", 0, "ValueError: grad norm is inf in bucket 3")
+    job.closed(job.at(103), "node-01", "node-06").child_failed(job.at(104), "node-06", 0, 1)
+    job.torn_down(job.at(105), by="node-06", how="Exited with exit code 1").fails(job.at(108))
+    return expected("workload/numerical", ("node-06", "rank/40"))
+
+
+@scenario("nan-that-is-only-a-word")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """A cell of a table says 'nan' where a number should be: the program's error, not the training's."""
+    job = c.job().starts_up().steps(100)
+    job.raises(job.at(102), "node-06", 1, "ValueError: could not convert string to int: 'nan'")
+    job.closed(job.at(103), "node-01", "node-06").child_failed(job.at(104), "node-06", 1, 1)
+    job.torn_down(job.at(105), by="node-06", how="Exited with exit code 1").fails(job.at(108))
+    return expected("workload/code_exception", ("node-06", "rank/41"))
+
+
 @scenario("nan-that-healed", carried_by=("NumericalRecovery",))
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """One NaN step, then thirty good ones, then a KeyError."""

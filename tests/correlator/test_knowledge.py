@@ -27,8 +27,7 @@ from topics.payloads import Kernel
 def test_every_row_has_a_source(name: str) -> None:
     table = tomllib.loads(files("correlator").joinpath(f"data/{name}.toml").read_text("utf-8"))
 
-    (found,) = table.values()
-    assert [row for row in found if not row.get("source")] == []
+    assert [row for found in table.values() for row in found if not row.get("source")] == []
 
 
 def test_every_code_of_the_catalogue_that_is_in_use_has_a_role() -> None:

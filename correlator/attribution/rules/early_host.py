@@ -13,6 +13,39 @@ TOGETHER_NS = 60 * NS_PER_S
 STORAGE_NS = 600 * NS_PER_S
 
 
+@rule(name="ProofOfLife", kind="refiner", phase="EARLY", order=58)
+def proof_of_life(case: Case) -> Sequence[Symptom]:
+    """An observer's report of a dead node comes late, but the node died after its own last sign of life.
+
+    Needs a heartbeat, a kernel line, a rank's line or a training step (which needs every rank) before the
+    report. Must not take what others print about the node, or what it prints after a reboot, for its life.
+    """
+    steps = case.view.store.progress.distinct()
+
+    def check(s: Symptom) -> Symptom:
+        if s.code == "node_silent" or s.subdomain != "node_down" or s.node is None or s.latest is None:
+            return s
+        silences = [x for x in case.symptoms if x.code == "node_silent" and x.node == s.node]
+        last = max((x for x in silences if x.time <= s.time), key=lambda x: x.time, default=None)
+        until = s.time if last is None else min(s.time, last.begun)
+        signs = [x.time for x in case.symptoms if x.node == s.node and _own_word(x)]
+        signs += [*steps, *([last.time] if last is not None else [])]
+        alive = max((t for t in signs if t <= until), default=s.begins)
+        return s.but(start=max(s.begins, alive))
+
+    return case.change(check)
+
+
+def _own_word(s: Symptom) -> bool:
+    """Whether the node itself said it: its kernel, or a rank on it."""
+    if s.attrs.get("decoded") == "peer_end":
+        return False
+    if any(name in s.attrs for name in ("category", "xid", "sxid", "bdf")):
+        return True
+    details = s.attrs.get("details") or {}
+    return s.rank is not None and not (details.get("node") or details.get("host"))
+
+
 @rule(name="NodeSilence", kind="filter", phase="EARLY", order=60)
 def node_silence(case: Case) -> Sequence[Symptom]:
     """A node that falls silent is down, unless somebody still hears it, or nobody is heard at all.
@@ -36,7 +69,7 @@ def node_silence(case: Case) -> Sequence[Symptom]:
             spoke = last_word.get(s.node or "")
             if spoke is not None and spoke > s.time + 2 * view.eps(s.node) + _grace(s):
                 return s.demote("NodeSilence", "its ranks still print: only the agent is silent")
-            if s.until is not None:
+            if s.until is not None and not s.attrs.get("rebooted"):
                 return s.but(strength="likely")
             return s
         if s.subdomain == "node_down" and s.node is not None:

@@ -48,12 +48,25 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
         if strength == "none":
             told = f"{seconds(length):.3g} s, less than the {seconds(low):.3g} s that NCCL keeps trying"
             return _harmless(s, told)
-        s = s.but(strength=strength, kill=s.begins + low)
+        s = s.but(strength=strength, kill=min([s.begins + low, *_gave_up(case, s)]))
         if s.attrs.get("cause") == "logical":
             s = s.but(subdomain="network_fabric", node=None, entity="fabric", nodes=frozenset({s.node or ""}))
         return s
 
     return case.change(check)
+
+
+def _gave_up(case: Case, outage: Symptom) -> list[int]:
+    """When the node's NCCL failed fast because of the port, instead of trying on."""
+    device = (outage.entity or "").split("/")[1:2]
+    return [
+        s.time
+        for s in case.active
+        if s.code == "nccl.async_fatal"
+        and s.node == outage.node
+        and s.time >= outage.begins
+        and (not s.attrs.get("device") or [str(s.attrs["device"]).split(":")[0]] == device)
+    ]
 
 
 def _harmless(s: Symptom, reason: str) -> Symptom:

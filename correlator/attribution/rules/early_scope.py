@@ -14,13 +14,13 @@ from topics.time import from_seconds
 def spoofed_evidence(case: Case) -> Sequence[Symptom]:
     """A kernel-log record that user space wrote proves nothing.
 
-    Needs the record's facility (`written_by`). Must not catch records of the kernel, nor those of formats
-    that do not tell the facility.
+    Needs the record's facility (`written_by`). Must not catch records of the kernel, those of formats that
+    do not tell the facility, or a daemon's own log file (what it says may count, but causes no action).
     """
     return case.change(
         lambda s: (
             s.demote("SpoofedEvidence", "a program wrote this record, not the kernel")
-            if s.attrs.get("by") == "userspace"
+            if s.attrs.get("by") == "userspace" and s.attrs.get("via") != "file"
             else s
         )
     )
@@ -60,7 +60,8 @@ def out_of_scope(case: Case) -> Sequence[Symptom]:
 def numerical_recovery(case: Case) -> Sequence[Symptom]:
     """A loss that was not finite and then finite again has done no harm.
 
-    Needs a later step with a finite loss. Must not catch a loss that stays NaN while steps go on.
+    Needs a later step with a finite loss. Of those that stay, the ones that name a rank speak for all. Must
+    not catch a loss that stays NaN while steps go on.
     """
     progress = case.view.store.progress
     good = progress.last_good() or 0
@@ -68,11 +69,15 @@ def numerical_recovery(case: Case) -> Sequence[Symptom]:
     losses = [s for s in case.active if s.subdomain == "numerical"]
     if not losses:
         return case.symptoms
+    stayed = [s for s in losses if lasting and s.time >= lasting[0]]
+    named = [s for s in stayed if s.rank is not None]
     lowered = [
-        s.demote("NumericalRecovery", "a later step has a finite loss") if s in losses else s
+        s.demote("NumericalRecovery", "a later step has a finite loss")
+        if s in losses and s not in named
+        else s
         for s in case.symptoms
     ]
-    if not lasting:
+    if not lasting or named:
         return lowered
     # The sample of lines may have dropped the first loss of those that stayed; the series has not.
     return [*lowered, losses[-1].but(time=lasting[0], evidence=losses[-1].evidence)]

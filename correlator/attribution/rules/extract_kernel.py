@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from correlator.attribution.case import Case
-from correlator.attribution.knowledge import XidRole, kernel_roles, xid_roles
+from correlator.attribution.knowledge import KernelRole, XidRole, kernel_code_roles, kernel_roles, xid_roles
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Role, Strength, Symptom
 from correlator.attribution.view import gpu_entity
@@ -28,6 +28,8 @@ _EITHER_SUBCODES: Final = frozenset({16, 18})
 _GSP_WAIT: Final = re.compile(r"Timeout after (\d{1,4})s")
 _STUCK: Final = re.compile(r"stuck for (\d{1,5})s|blocked for more than (\d{1,6}) seconds")
 _OTHER_JOB: Final = re.compile(r"\bjob_(\w{1,40})")
+_MENDED: Final = frozenset({"nfs.server_ok", "lustre.connection_restored"})
+_HARMLESS_HINTS: Final = frozenset({"ignore", "corrected_ecc"})
 _FATAL_PCIE: Final = frozenset({"SDES", "DLP", "FCP", "MalfTLP", "RxOF", "UncorrIntErr"})
 
 
@@ -109,6 +111,11 @@ def _meaning(
                 return name, "root" if known == "lethal" else "info", known, 2, role.rank
             return name, "root", "likely" if a.get("fatal") else "weak", 2, role.rank
         case "lethal" | "likely":
+            hint = str((a.get("details") or {}).get("hint", ""))
+            if hint.startswith("sympathetic"):
+                return f"{name}.sympathetic", "effect", "none", 5, role.rank
+            if hint in _HARMLESS_HINTS:
+                return f"{name}.{hint}", "info", "none", 9, role.rank
             return name, "root", role.strength, 2, role.rank
     return name, "root", "weak", 4, role.rank
 
@@ -188,46 +195,58 @@ def _pcie_entity(attached: str | None, bdf: str) -> str:
 def extract_kernel_lines(case: Case) -> list[Symptom]:
     """Panics, lockups, OOM kills, NIC health and storage stalls speak for their node.
 
-    Needs a kernel line. Must not take an OOM kill in another job's memory cgroup for this attempt's.
+    Needs a kernel line. Must not take an OOM kill in another job's memory cgroup for this attempt's, nor a
+    stall for one that goes on when the server answered again.
     """
-    found = []
+    mended: dict[str, list[int]] = {}
     for group in case.view.groups("kernel"):
-        _, node, category, code, _, _ = group.key
-        role = kernel_roles().get(category)
-        if role is None:
-            continue
-        for o in group.occurrences():
-            message = o.attrs.get("message", "")
-            other = _OTHER_JOB.search(f"{o.attrs.get('cgroup', '')} {message}")
-            foreign = category == "oom_kill" and other is not None and other[1] != case.view.job_id
-            stuck = _STUCK.search(message)
-            latency = float(stuck[1] or stuck[2]) if stuck else role.latency_s
-            strength = role.strength
-            found.append(
-                Symptom(
-                    code=code or f"kernel.{category}",
-                    time=o.time,
-                    tier=role.tier,
-                    role="root" if strength != "none" else "info",
-                    node=node,
-                    entity=_kernel_entity(category, o.attrs),
-                    evidence=(o.id,),
-                    domain=role.domain,
-                    subdomain=role.subdomain,
-                    strength=strength,
-                    start=o.time - from_seconds(latency) if latency else None,
-                    lasting=role.lasting,
-                    order=0 if category == "panic" else 1,
-                    attrs={"category": category, "foreign": foreign, **o.attrs},
-                    drill=bool(o.attrs.get("drill")),
-                )
-            )
-    return [*case.symptoms, *found]
+        if group.key[3] in _MENDED:
+            mended.setdefault(group.key[1], []).extend(o.time for o in group.occurrences())
+    return [
+        *case.symptoms,
+        *(
+            _line(group, o, role, case.view.job_id, sorted(mended.get(group.key[1], ())))
+            for group in case.view.groups("kernel")
+            if (role := kernel_code_roles().get(group.key[3]) or kernel_roles().get(group.key[2])) is not None
+            for o in group.occurrences()
+        ),
+    ]
 
 
-def _kernel_entity(category: str, attrs: dict[str, Any]) -> str:
+def _line(group: Group, o: Occurrence, role: KernelRole, job_id: str, mended: list[int]) -> Symptom:
+    _, node, category, code, _, _ = group.key
+    message = o.attrs.get("message", "")
+    other = _OTHER_JOB.search(f"{o.attrs.get('cgroup', '')} {message}")
+    stuck = _STUCK.search(message)
+    latency = float(stuck[1] or stuck[2]) if stuck else role.latency_s
+    until = next((t for t in mended if t >= o.time), None) if role.domain == "storage" else None
+    return Symptom(
+        code=code or f"kernel.{category}",
+        time=o.time,
+        tier=role.tier,
+        role="root" if role.strength != "none" else "info",
+        node=node,
+        entity=_kernel_entity(role, category, o.attrs),
+        evidence=(o.id,),
+        domain=role.domain,
+        subdomain=role.subdomain,
+        strength=role.strength,
+        start=o.time - from_seconds(latency) if latency else None,
+        until=until,
+        lasting=role.lasting,
+        order=0 if category == "panic" else 1,
+        attrs={
+            "category": category,
+            "foreign": category == "oom_kill" and other is not None and other[1] != job_id,
+            **o.attrs,
+        },
+        drill=bool(o.attrs.get("drill")),
+    )
+
+
+def _kernel_entity(role: KernelRole, category: str, attrs: dict[str, Any]) -> str:
     device = attrs.get("device")
-    if category in ("nic_driver", "nic_firmware") and device:
+    if role.domain == "hardware" and device:
         return f"pci/{device}" if ":" in device else f"port/{device}/1"
     if category in ("storage_stall", "filesystem") and (attrs.get("server") or device):
         return f"filesystem/{attrs.get('server') or device}"

@@ -32,6 +32,10 @@ _INTENTS: Final = {
     "kubernetes.api_evicted": "user_cancel",
 }
 _DEVICE_FATAL: Final = re.compile(r"device fatal|local catastrophic", re.IGNORECASE)
+SEGFAULT: Final = 11
+_CRASHES: Final = frozenset(
+    {"python.fatal", "elastic.child_failed", "elastic.root_cause", "elastic.signal", "slurm.task_exit"}
+)
 _LATE_WORD: Final = {"slurm.node_failure": 300.0, "kubernetes.node_lost": 300.0}
 """Seconds after which a scheduler notices that a node is gone: SlurmdTimeout 300 s; the node monitor's grace
 period 40 s and the eviction after 300 s."""
@@ -94,10 +98,14 @@ def _symptom(view: AttemptView, group: Group, o: Occurrence, role: LogRole) -> S
     elif code in _LATE_WORD:
         latest = o.time
         start = o.time - from_seconds(_LATE_WORD[code])
-    elif subdomain == "numerical" and not details.get("node"):
+    elif subdomain == "numerical" and not _own_loss(view, o, details):
         node, rank = None, None
     if kind == "blame":
         peer, kind = _peer(view, a)
+    if a.get("signal") == SEGFAULT and code in _CRASHES:
+        kind, tier, strength = "root", 5, "likely"
+        domain, subdomain = "workload", "code_exception"
+        attrs["by_absence"] = True  # bad memory crashes programs too: only a kernel log can clear the node
     if kind == "teardown" and a.get("signal") in _SUSPECT_SIGNALS:
         attrs["suspect"] = True
     if kind == "effect" and tier == 5:
@@ -144,6 +152,19 @@ def _speaks_of(view: AttemptView, o: Occurrence, details: dict[str, Any]) -> tup
     return node, rank
 
 
+def _own_loss(view: AttemptView, o: Occurrence, details: dict[str, Any]) -> bool:
+    """Whether a loss that is not finite is that of the rank that tells it.
+
+    A step line tells the loss of all. An exception tells the rank's own, unless it quotes what a step line
+    had told before.
+    """
+    if details.get("node"):
+        return True
+    progress = view.store.progress
+    told = {at for at, _ in progress.steps} & set(progress.bad)
+    return bool(details.get("exception")) and not any(at < o.time for at in told)
+
+
 def _peer(view: AttemptView, a: dict[str, Any]) -> tuple[str | None, Role]:
     printed = a.get("peer")
     if printed is None:
@@ -165,7 +186,7 @@ def _entity(
         return f"port/{str(a['device']).replace(':', '/')}"
     if domain in ("host", "hardware"):
         return "node"
-    if subdomain == "numerical":
+    if subdomain == "numerical" and rank is None:
         return None
     if rank is not None:
         return f"rank/{rank}"

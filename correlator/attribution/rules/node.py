@@ -58,7 +58,7 @@ def _follows(head: Symptom, other: Symptom, case: Case) -> bool:
     upstream = from_seconds(case.view.settings.upstream_s)
     if other.role in ("intent", "info", "context"):
         return False
-    if other.begins < head.begins - upstream:
+    if other.begun < head.begins - upstream or _outlived(head, other, case):
         return False
     if other.role == "root" and other.tier <= 4:
         return _same_fault(head, other)
@@ -74,6 +74,16 @@ def _follows(head: Symptom, other: Symptom, case: Case) -> bool:
     return True
 
 
+def _outlived(head: Symptom, other: Symptom, case: Case) -> bool:
+    """Whether a fault had effects while the node, dead later, was still heard: it is no part of the death."""
+    if head.subdomain != "node_down" or other.role != "root" or other.tier <= 1 or other.tier == 5:
+        return False
+    alive, eps = head.begins, case.view.eps(head.node)
+    return other.begins < alive - eps and any(
+        head.node in (e.node, e.peer) and other.begins - eps <= e.time < alive - eps for e in case.seen
+    )
+
+
 def _same_fault(head: Symptom, other: Symptom) -> bool:
     """Whether two roots of one node are one fault, told by two layers."""
     if other.entity == head.entity or (head.entity == "node" and head.tier == 1):
@@ -82,6 +92,8 @@ def _same_fault(head: Symptom, other: Symptom) -> bool:
         if {head.subdomain, other.subdomain} <= {"network_hca", "network_hca_port"}:
             return True
         return other.strength == "likely" or head.tier == 1 or other.tier - head.tier >= 2
+    if "sxid" in head.attrs and "sxid" in other.attrs:
+        return True  # one switch told twice, or several that lost the same GPU: the first one speaks
     if head.subdomain == "pcie":
         return other.subdomain in ("accelerator_gpu", "accelerator_fabric", "network_hca")
     return other.subdomain == "accelerator_fabric" and head.order < other.order
