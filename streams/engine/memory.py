@@ -2,8 +2,9 @@
 
 State is many small objects that live long. A full collection walks all of them (measured: half a second
 for 3,000 nodes on a busy two-core machine, in which no deadline fires), and Python starts one whenever a
-quarter as many have survived the young generations. So what has survived is taken out of its sight from time to
-time; objects out of sight are still freed by their reference counts, only cycles among them are not.
+quarter as many have survived the young generations. So what has survived is taken out of its sight from
+time to time; objects out of sight are still freed by their reference counts, only cycles among them are
+not.
 """
 
 from __future__ import annotations
