@@ -79,6 +79,10 @@ def _nan(match: re.Match[str], _line: Line) -> Found:
     return found
 
 
+_SICK: Final = r"\b(?:nan|NaN|NAN|[iI]nf|INF|[iI]nfinity|infinite|[nN]on-?[fF]inite|not finite)\b"
+_SICK_OF: Final = r"\b(?:[lL]oss(?:es)?|[gG]rad(?:ients?|s)?|[gG]rad(?:ient)?[_ ][nN]orms?)\b"
+
+
 def _phase(phase: str) -> Build:
     return named("training.checkpoint", phase=phase)
 
@@ -188,6 +192,14 @@ PATTERNS: Final = (
         "rror: Function",
         r"Function '\w{1,80}' returned nan values",
         named("training.nan_loss", what="gradient"),
+    ),
+    pattern(
+        "rror: ",
+        r"[A-Za-z_][\w.]{0,120}Error: (?:Rank (?P<rank><INT>), node (?P<node>[\w.-]{1,80}), device "
+        r"(?P<device_index>\d{1,3}), iteration (?P<seq><INT>): )?"
+        rf"(?=.{{0,300}}?{_SICK}).{{0,300}}?{_SICK_OF}",
+        _nan,
+        on="body",
     ),
     pattern(
         "Minimum loss scale reached",
