@@ -17,7 +17,6 @@ from collectors.readers.journal import JournalReader
 from collectors.readers.kmsg import KmsgReader
 from collectors.settings import READERS, CollectSettings
 from tests.collectors.agent.process import marker, say, writable_kmsg
-from tests.collectors.nvml.conftest import node, nvml_library  # noqa: F401 - fixtures
 from tests.collectors.nvml.fake import XID_EVENT, FakeNode
 from tests.collectors.readers.sysfs import SysfsTree
 from topics.events import Event
@@ -48,8 +47,7 @@ def statuses(agent: Agent) -> dict[str, str]:
 @pytest.mark.root
 @pytest.mark.skipif(not writable_kmsg(), reason="the kernel log can't be written here")
 async def test_an_xid_line_names_the_gpu_that_nvml_found_and_is_told_once(
-    node: FakeNode,  # noqa: F811
-    tmp_path: Path,
+    node: FakeNode, tmp_path: Path
 ) -> None:
     SysfsTree(tmp_path / "sys")
     settings = CollectSettings(

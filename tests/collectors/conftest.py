@@ -1,4 +1,7 @@
-"""The fake library, loaded once through the real binding; a fresh simulated node each test."""
+"""The fake library, loaded once through the real binding; a fresh simulated node each test.
+
+The binding keeps the library it loaded first for the life of the process, so there is one for all folders.
+"""
 
 from __future__ import annotations
 
