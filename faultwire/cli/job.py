@@ -141,6 +141,14 @@ def watch(
 
     publisher = RawPublisher(told.kafka.bootstrap, told.kafka.prefix)
     book = JobBook(told.cluster, scheduler)
+    if scheduler == "kubernetes":
+        from collectors.schedulers.kubernetes.attempts import PodTracker
+        from collectors.schedulers.kubernetes.connector import KubernetesConnector, connect
+
+        run_until_signal(
+            KubernetesConnector(connect(kubeconfig), PodTracker(book), publisher, selector).run()
+        )
+        return
     if scheduler != "slurm":
         fail(f"{scheduler}: slurm or kubernetes", BAD_INPUT)
 

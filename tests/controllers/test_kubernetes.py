@@ -1,4 +1,4 @@
-"""The Kubernetes controller against an API server over HTTP: its own marks, the pods of then, nothing else."""
+"""The Kubernetes controller against an API server over HTTP: its own marks, the pods of then, no others."""
 
 from __future__ import annotations
 

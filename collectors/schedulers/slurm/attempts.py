@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from collectors.placement import ENDED
 from collectors.schedulers.book import JobBook
+from collectors.schedulers.said import nccl_settings, phase
 from collectors.schedulers.slurm.accounting import Record
-from collectors.schedulers.slurm.record import PHASES, SlurmJob, nccl_settings
+from collectors.schedulers.slurm.record import SlurmJob
 from topics.events import Event
 from topics.payloads import Job, JobState
 
@@ -119,7 +120,7 @@ class AttemptTracker:
             nodes=[node for c in components for node in c.nodes] if placed else [],
             gpus=_gpus(components) if placed else None,
             nccl=nccl_settings(said),
-            phase=_phase(said),
+            phase=phase(said),
         )
         job = self._with_what_only_was_known(job)
         time = end if end is not None else start if start is not None else components[0].submit
@@ -222,8 +223,3 @@ def _gpus(components: Sequence[SlurmJob]) -> dict[str, list[int | str]] | None:
             found[node] = list(indices)
     nodes = {node for component in components for node in component.nodes}
     return found if found and set(found) == nodes else None
-
-
-def _phase(said: Mapping[str, str]) -> Any:
-    phase = said.get("FAULTWIRE_PHASE")
-    return phase if phase in PHASES else None

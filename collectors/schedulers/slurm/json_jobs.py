@@ -14,12 +14,12 @@ from typing import Any
 
 import orjson
 
+from collectors.schedulers.said import settings_said
 from collectors.schedulers.slurm.gres import gpu_indices
 from collectors.schedulers.slurm.hostlist import HostlistError, expand, in_order
 from collectors.schedulers.slurm.record import (
     RecordError,
     SlurmJob,
-    settings_said,
     shell_code,
     wait_status,
 )

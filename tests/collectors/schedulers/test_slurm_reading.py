@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collectors.schedulers.said import nccl_settings, settings_said
 from collectors.schedulers.slurm import accounting, environment, json_jobs, text_jobs
 from collectors.schedulers.slurm.gres import gpu_indices
 from collectors.schedulers.slurm.hostlist import HostlistError, expand, in_order
-from collectors.schedulers.slurm.record import RecordError, nccl_settings, settings_said
+from collectors.schedulers.slurm.record import RecordError
 from collectors.schedulers.slurm.states import State, known_words, read_state
 from tests.collectors.schedulers.builders import T0, at, document, number, v22_05, v23_11, v25_05
 from topics.payloads import NcclSettings
