@@ -314,3 +314,44 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
         actions=("cordon", "drain", "run_checks"),
         nodes=(NODE, "node-06"),
     )
+
+
+def oops(c: CaptureBuilder, at: float) -> None:
+    c.kmsg(NODE, at, "BUG: kernel NULL pointer dereference, address: 0000000000000058")
+    c.kmsg(NODE, at + 0.02, "Oops: 0000 [#1] PREEMPT SMP NOPTI")
+
+
+@scenario("oops-kills-a-trainer")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """The kernel stumbles in a trainer's system call and kills it; the node lives on, without a panic."""
+    job = c.job(version="2.21.5").starts_up().steps(120)
+    oops(c, job.at(121))
+    job.child_failed(job.at(122), NODE, 1, -9)
+    for i, node in enumerate(("node-01", "node-04", "node-05")):
+        job.closed(job.at(122.5 + i), node, NODE, 1)
+    job.torn_down(job.at(127)).fails(job.at(130), 137)
+    return expected("host/kernel_fatal", (NODE, "node"), actions=HOST, nodes=(NODE,))
+
+
+@scenario("oops-over-a-lost-gpu")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """A GPU falls off the bus and the kernel stumbles over it right after: the GPU is the cause."""
+    job = c.job(version="2.21.5").starts_up().steps(120)
+    c.xid(NODE, 2, job.at(121), 79, "GPU has fallen off the bus.")
+    oops(c, job.at(121.2))
+    job.child_failed(job.at(122), NODE, 2, -9)
+    for i, node in enumerate(("node-01", "node-04", "node-05")):
+        job.closed(job.at(122.5 + i), node, NODE, 2)
+    job.torn_down(job.at(127)).fails(job.at(130), 137)
+    return expected("hardware/accelerator_gpu", (NODE, f"gpu/{c.gpu(NODE, 2)}"), actions=HOST, nodes=(NODE,))
+
+
+@scenario("oops-that-nobody-felt")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """An oops on one node, steps go on, and a minute later a rank of another node raises."""
+    job = c.job().starts_up().steps(180)
+    oops(c, job.at(121))
+    job.raises(job.at(182), "node-01", 2, "ValueError: no shard left")
+    job.closed(job.at(183), NODE, "node-01", 2)
+    job.child_failed(job.at(184), "node-01", 2, 1).fails(job.at(188))
+    return expected("workload/code_exception", ("node-01", "rank/2"))

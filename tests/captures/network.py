@@ -354,3 +354,75 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
         job.closed(job.at(126 + i), node, NODE, 3)
     job.torn_down(job.at(130)).fails(job.at(134), 134)
     return expected("unknown/insufficient_evidence", (NODE, "node"), actions=("run_checks",), nodes=(NODE,))
+
+
+def nic_fatal(c: CaptureBuilder, at: float, bdf: str, recovery: str = "failed") -> None:
+    """A fatal PCIe error of a NIC, as the kernel tells it."""
+    c.kmsg(NODE, at, f"pcieport 0000:5d:01.0: AER: Uncorrectable (Fatal) error received: {bdf}")
+    c.kmsg(
+        NODE,
+        at + 0.0001,
+        f"mlx5_core {bdf}: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Data Link Layer, (Receiver ID)",
+    )
+    c.kmsg(NODE, at + 0.0002, f"mlx5_core {bdf}:   device [15b3:1021] error status/mask=00000010/00000000")
+    c.kmsg(NODE, at + 0.0003, f"mlx5_core {bdf}:    [ 4] DLP                    (First)")
+    c.kmsg(NODE, at + 0.3, f"mlx5_core {bdf}: AER: device recovery {recovery}")
+
+
+@scenario("pcie-takes-the-nic-and-its-port", carried_by=("ExtractAer",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """A fatal PCIe error cuts a NIC off: its port goes down with it, and one device is to blame."""
+    job = c.job(version="2.21.5").starts_up().steps(120)
+    nic_fatal(c, job.at(121), "0000:5e:00.0")
+    c.port_down(NODE, "mlx5_3", job.at(121.8), None)
+    job.status12(job.at(129.5), "node-02", NODE, 3)
+    job.torn_down(job.at(132), by=NODE, local=3).fails(job.at(136), 134)
+    return expected(
+        "hardware/pcie",
+        (NODE, "pci/0000:5e:00.0", ("port/mlx5_3/1",)),
+        actions=NODE_NO_RESET,
+        nodes=(NODE,),
+    )
+
+
+@scenario("pcie-of-one-nic-port-of-another")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """A fatal PCIe error of one NIC within the clock error of the outage of another: two devices, two faults."""
+    job = c.job(version="2.21.5").starts_up().steps(120)
+    nic_fatal(c, job.at(121), "0000:9a:00.0")
+    c.port_down(NODE, "mlx5_3", job.at(121.8), None)
+    job.status12(job.at(129.5), "node-02", NODE, 3)
+    job.torn_down(job.at(132), by=NODE, local=3).fails(job.at(136), 134)
+    return expected(
+        "hardware/ambiguous",
+        (NODE, "pci/0000:9a:00.0"),
+        port(NODE, "mlx5_3"),
+        actions=NODE_NO_RESET,
+        nodes=(NODE,),
+    )
+
+
+def unplugged(c: CaptureBuilder, at: float, seconds: float | None) -> None:
+    c.kmsg(NODE, at, "mlx5_core 0000:5e:00.0: Port module event: module 0, Cable unplugged")
+    c.port_down(NODE, "mlx5_3", at + 0.2, seconds)
+
+
+@scenario("cable-unplugged")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """Somebody pulls a cable: the port's outage, and no fault of the adapter."""
+    job = c.job(version="2.21.5").starts_up().steps(120)
+    unplugged(c, job.at(121), None)
+    job.status12(job.at(129), "node-02", NODE, 3)
+    job.torn_down(job.at(132), by="node-02", local=3).fails(job.at(136), 134)
+    return expected("hardware/network_hca_port", port(NODE, "mlx5_3"), actions=NODE_NO_RESET, nodes=(NODE,))
+
+
+@scenario("cable-moved-and-an-unknown-death")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """A cable is out for less than the budget on the node that everybody loses: that has not killed it."""
+    job = c.job(version="2.27.3").starts_up().steps(120)
+    unplugged(c, job.at(121), 1.5)
+    for i, node in enumerate(("node-01", "node-03", "node-04")):
+        job.closed(job.at(126 + i), node, NODE, 3)
+    job.torn_down(job.at(130)).fails(job.at(134), 134)
+    return expected("unknown/insufficient_evidence", (NODE, "node"), actions=("run_checks",), nodes=(NODE,))

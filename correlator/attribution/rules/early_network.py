@@ -9,8 +9,12 @@ from correlator.attribution.blame import TRANSFER_ERRORS
 from correlator.attribution.case import Case
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Strength, Symptom
-from topics.time import from_seconds, seconds
+from topics.time import NS_PER_S, from_seconds, seconds
 
+OUTAGES: Final = frozenset({"port_outage", "nccl.port_error"})
+MODULE: Final = frozenset({"mlx5.port_module_unplugged", "mlx5.port_module_error"})
+MODULE_NS: Final = 5 * NS_PER_S
+"""Cable events and the loss of the link are told by two interrupts, some logs in whole seconds."""
 BRING_UP: Final = frozenset({"nccl.qp_setup_error"})
 
 
@@ -29,8 +33,13 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
     until_now = view.end if view.end is not None else view.now
     failing = {n for s in case.active if s.code in TRANSFER_ERRORS for n in (s.node, s.peer) if n}
 
+    outages = [s for s in case.active if s.code in OUTAGES]
+
     def check(s: Symptom) -> Symptom:
-        if s.code not in ("port_outage", "nccl.port_error"):
+        if s.code in MODULE:
+            near = (o for o in outages if o.place == s.place and abs(o.time - s.time) <= MODULE_NS)
+            return s.demote("PortOutageBudget", "the port's outage tells its harm") if any(near) else s
+        if s.code not in OUTAGES:
             return s
         if not view.rdma:
             return _harmless(s, "the attempt's network does not use the port's transport")

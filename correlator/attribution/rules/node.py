@@ -84,9 +84,26 @@ def _outlived(head: Symptom, other: Symptom, case: Case) -> bool:
     )
 
 
+def _of_device(head: Symptom, other: Symptom) -> bool:
+    """Whether a kernel that stumbled, but lived on, stumbled over a device that was lost before."""
+    certain = other.strength == "lethal" and other.tier == 2 and other.begins < head.begins
+    return certain and head.subdomain == "kernel_fatal" and head.strength == "likely"
+
+
+def _device(s: Symptom) -> str:
+    """A NIC by its RDMA device, whether its PCI address, the adapter or a port is named."""
+    kind, _, name = (s.entity or "").partition("/")
+    attached = s.attrs.get("attached") if kind == "pci" else None
+    return str(attached or (name.partition("/")[0] if kind in ("port", "hca") else s.entity))
+
+
 def _same_fault(head: Symptom, other: Symptom) -> bool:
     """Whether two roots of one node are one fault, told by two layers."""
-    if other.entity == head.entity or (head.entity == "node" and head.tier == 1):
+    if other.entity == head.entity:
+        return True
+    if head.entity == "node" and head.tier == 1:
+        return not _of_device(head, other)
+    if head.subdomain == "pcie" and _device(head) == _device(other) and head.begins <= other.begun:
         return True
     if other.tier > head.tier:
         if {head.subdomain, other.subdomain} <= {"network_hca", "network_hca_port"}:
