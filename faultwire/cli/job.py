@@ -131,6 +131,10 @@ def watch(
     ] = None,
     accounting: Annotated[bool, typer.Option(help="Ask sacct how attempts ended.")] = True,
     poke_socket: Annotated[Path | None, typer.Option(help="Where `faultwire job poke` reaches this.")] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="[default: the pod's service account, else ~/.kube/config]")
+    ] = None,
+    selector: Annotated[str | None, typer.Option(help="Only pods with these labels.")] = None,
     bootstrap: Bootstrap = None,
 ) -> None:
     """Publish who runs where, from a scheduler, until stopped. One a cluster is enough."""
