@@ -1,32 +1,20 @@
-"""Records on disk while the broker is away: an append-only log of segments, bounded in size and age.
-
-Frame: length, CRC-32 of all that follows, number (little endian), then `{header}\\n{value}`. A torn
-frame at the end of a segment (the process or the machine died in the middle of a write) ends that segment:
-what stood there was never promised to anybody.
-"""
+"""Records on disk while the broker is away: an append-only log of segments, bounded in size and age."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import struct
 import time
-import zlib
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import orjson
-
+from collectors.delivery import frames
 from collectors.delivery.record import CHEAPEST_FIRST, WORTH, Outgoing
 from collectors.reader import Position
 
-_FRAME: Final = struct.Struct("<IIQ")
 SEGMENT_BYTES: Final = 1024 * 1024
-MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
-"""A longer frame is a sign of damage."""
 
 
 @dataclass(slots=True)
@@ -92,11 +80,7 @@ class Spool:
 
     def append(self, number: int, item: Outgoing) -> Dropped | None:
         """Store `item` behind the others; says what had to go to make room."""
-        header: dict[str, object] = {"topic": item.topic, "kind": item.kind}
-        if item.source is not None:
-            header |= {"source": item.source, "position": dict(item.position or {})}
-        payload = orjson.dumps(header) + b"\n" + item.value
-        frame = _FRAME.pack(len(payload), _checksum(number, payload), number) + payload
+        frame = frames.encode(number, item)
         segment = self._writable(number)
         self._write(segment, frame)
         segment.last = number
@@ -110,7 +94,7 @@ class Spool:
             if segment.last <= self._cursor:
                 continue
             offset = self._place[1] if self._place and self._place[0] == segment.path else 0
-            for number, item, end in _frames(segment.path, offset):
+            for number, item, end in frames.read(segment.path, offset):
                 self._place = (segment.path, end)
                 if number > self._cursor:
                     self._cursor = number
@@ -146,7 +130,7 @@ class Spool:
         """Newest position of each source among the stored records: those are in good hands already."""
         newest: dict[str, Position] = {}
         for segment in self._segments:
-            for _, item, _ in _frames(segment.path, 0):
+            for _, item, _ in frames.read(segment.path, 0):
                 if item.source is not None and item.position is not None:
                     newest[item.source] = item.position
         return newest
@@ -172,7 +156,7 @@ class Spool:
         self._cursor = self._acked
         for path in sorted(self._directory.glob("*.seg")):
             segment = Segment(path, 0, 0, 0, path.stat().st_mtime)
-            for number, item, end in _frames(path, 0):
+            for number, item, end in frames.read(path, 0):
                 segment.first = segment.first or number
                 segment.last = number
                 segment.size = end
@@ -235,7 +219,7 @@ class Spool:
         dropped: Counter[str] = Counter()
         kept = bytearray()
         kinds: Counter[str] = Counter()
-        for number, item, raw in _raw_frames(segment.path):
+        for number, item, raw in frames.raw(segment.path):
             if WORTH[item.kind] <= WORTH[kind] and number > self._cursor:
                 dropped[item.kind] += item.events
             else:
@@ -257,7 +241,7 @@ class Spool:
 
     def _drop(self, segment: Segment) -> Counter[str]:
         dropped: Counter[str] = Counter()
-        for number, item, _ in _frames(segment.path, 0):
+        for number, item, _ in frames.read(segment.path, 0):
             if number > self._cursor:
                 dropped[item.kind] += item.events
         self._remove(segment)
@@ -269,45 +253,3 @@ class Spool:
         self._segments.remove(segment)
         with contextlib.suppress(FileNotFoundError):
             segment.path.unlink()
-
-
-def _checksum(number: int, payload: bytes) -> int:
-    return zlib.crc32(payload, zlib.crc32(number.to_bytes(8, "little")))
-
-
-def _raw_frames(path: Path) -> Iterator[tuple[int, Outgoing, bytes]]:
-    data = path.read_bytes()
-    start = 0
-    for number, item, end in _parse(data, 0):
-        yield number, item, data[start:end]
-        start = end
-
-
-def _frames(path: Path, offset: int) -> Iterator[tuple[int, Outgoing, int]]:
-    """`(number, record, offset behind it)` from `offset` on, up to the first frame that can't be read."""
-    with path.open("rb") as file:
-        file.seek(offset)
-        at = offset
-        while len(head := file.read(_FRAME.size)) == _FRAME.size:
-            length, _, _ = _FRAME.unpack(head)
-            if length > MAX_FRAME_BYTES:
-                return
-            found = next(_parse(head + file.read(length), 0), None)
-            if found is None:
-                return
-            number, item, size = found
-            at += size
-            yield number, item, at
-
-
-def _parse(data: bytes, at: int) -> Iterator[tuple[int, Outgoing, int]]:
-    while at + _FRAME.size <= len(data):
-        length, crc, number = _FRAME.unpack_from(data, at)
-        payload = data[at + _FRAME.size : at + _FRAME.size + length]
-        if len(payload) < length or _checksum(number, payload) != crc:
-            return
-        header, _, value = payload.partition(b"\n")
-        fields = orjson.loads(header)
-        at += _FRAME.size + length
-        item = Outgoing(fields["topic"], fields["kind"], value, fields.get("source"), fields.get("position"))
-        yield number, item, at

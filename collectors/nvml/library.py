@@ -162,6 +162,12 @@ class Library:
             self.errors[f"{what} of {gpu.uuid}"] = str(exc)
 
 
+def named(names: list[str], values: list[int | float | None] | None) -> dict[str, int] | None:
+    """Values by name, as whole numbers, those that are there; None when none is."""
+    pairs = zip(names, values or [], strict=False)
+    return {name: int(value) for name, value in pairs if value is not None} or None
+
+
 _MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Members of nvmlValue_t by nvmlValueType_t."""
 

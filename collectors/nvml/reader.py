@@ -10,15 +10,16 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from collectors.clock import Clock, Stamps
 from collectors.deadline import HungError, Worker
 from collectors.inventory import GpuDevice
 from collectors.levels import LevelBoard
-from collectors.nvml import samples
+from collectors.nvml import links, samples
 from collectors.nvml.library import DriverGoneError, Gpu, GpuLostError, Library
+from collectors.nvml.link_tracker import LinkTracker
 from collectors.reader import Emit, Health, SourceAbsentError, SourceFailedError
 from topics import ids, payloads
 from topics.events import Event, make
@@ -33,8 +34,6 @@ class _Seen:
     """What was told last of one GPU."""
 
     mask: int | None = None
-    links: dict[int, samples.Values] = field(default_factory=dict)
-    states: dict[int, str] = field(default_factory=dict)
     lost: bool = False
 
 
@@ -74,7 +73,8 @@ class NvmlReader:
         self._library = library()
         self._worker = Worker("faultwire-nvml")
         self._gpus: list[Gpu] = []
-        self._links: dict[str, samples.Links] = {}
+        self._links: dict[str, links.Links] = {}
+        self._tracker = LinkTracker(board)
         self._seen: dict[str, _Seen] = {}
         self._lost_until: dict[str, float] = {}
         self._wanted: set[str] = set()
@@ -238,45 +238,18 @@ class NvmlReader:
     async def _link(self, emit: Emit) -> None:
         library, known = self._library, self._links
 
-        def ask(gpu: Gpu) -> list[samples.Values]:
+        def ask(gpu: Gpu) -> list[links.Values]:
             if gpu.uuid not in known:
-                known[gpu.uuid] = samples.probe_links(library, gpu)
-            return samples.read_links(library, gpu, known[gpu.uuid])
+                known[gpu.uuid] = links.probe(library, gpu)
+            return links.read(library, gpu, known[gpu.uuid])
 
-        events = []
-        for gpu, rows in await self._each(self._alive(), ask, emit):
-            seen = self._seen[gpu.uuid].links
-            quiet = known[gpu.uuid].quiet_columns()
-            for link, row in enumerate(rows):
-                before = seen.get(link)
-                key = f"{gpu.uuid}/{link}"
-                if (
-                    key in self._board.nvlinks
-                    and before is not None
-                    and not _worth_telling(before, row, quiet)
-                ):
-                    continue
-                event = self._link_event(gpu, link, row)
-                if event is not None:
-                    events.append(event)
+        events = [
+            self._event(told, f"nvlink/{gpu.uuid}/{told.link}", told.state)
+            for gpu, rows in await self._each(self._alive(), ask, emit)
+            for told in self._tracker.changed(gpu, known[gpu.uuid], rows)
+        ]
         if events:
             emit(events)
-
-    def _link_event(self, gpu: Gpu, link: int, row: samples.Values) -> Event[Any] | None:
-        seen, key = self._seen[gpu.uuid], f"{gpu.uuid}/{link}"
-        told = samples.link_payload(gpu, self._links[gpu.uuid], link, row)
-        if told is None:
-            self._board.nvlinks.pop(key, None)
-            return None
-        before = seen.links.get(link)
-        seen.links[link] = row
-        state, self._board.nvlinks[key] = seen.states.get(link), told.state
-        seen.states[link] = told.state
-        if before == row:
-            return None  # seen again after it could not be
-        if state is not None and state != told.state:
-            told = told.model_copy(update={"previous_state": state})
-        return self._event(told, f"nvlink/{gpu.uuid}/{link}", told.state)
 
     async def _sample(self, emit: Emit, gpus: list[Gpu]) -> None:
         library = self._library
@@ -307,15 +280,8 @@ class NvmlReader:
 
     def _forget(self, uuid: str) -> None:
         self._board.throttle.pop(uuid, None)
-        for key in [key for key in self._board.nvlinks if key.startswith(f"{uuid}/")]:
-            del self._board.nvlinks[key]
+        self._tracker.forget(uuid)
 
     def _forget_levels(self) -> None:
         self._board.throttle.clear()
         self._board.nvlinks.clear()
-
-
-def _worth_telling(before: samples.Values, now: samples.Values, quiet: set[int]) -> bool:
-    if before == now:
-        return False
-    return any(value != before[column] for column, value in enumerate(now) if column not in quiet)
