@@ -157,6 +157,8 @@ def _log(_node: str, data: Log) -> _Made:
         which = data.peer.split("<", 1)[0]  # the port after the address differs from line to line
     elif data.family == "python":
         which = f"{details.get('exception', '')}|{fingerprint(str(details.get('message', data.message)))}"
+    elif data.family == "storage":
+        which = "/".join(str(details.get("path", "")).split("/")[:2])  # likely the mount
     else:
         which = data.device or ""
     if data.collective is not None:

@@ -164,6 +164,31 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     )
 
 
+def no_space(c: CaptureBuilder, nodes: list[str]) -> None:
+    """Every rank of the nodes can't write its shard."""
+    job = c.job().starts_up().steps(100)
+    for i, (r, (node, local)) in enumerate(x for x in job.rank_nodes.items() if x[1][0] in nodes):
+        what = f"OSError: [Errno 28] No space left on device: '/scratch/ckpt/step_20/shard_{r}.pt'"
+        job.raises(job.at(102 + i * 0.01), node, local, what)
+    job.torn_down(job.at(106), by=nodes[0], how="Exited with exit code 1").fails(job.at(110))
+
+
+@scenario("no-space-for-any-checkpoint", carried_by=("SharedStorageMerge",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """All ranks find one path full, within a second: the file system that they share."""
+    no_space(c, c.nodes)
+    return expected("storage/shared_filesystem", (None, "filesystem//scratch"))
+
+
+@scenario("no-space-on-one-node")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """The ranks of one node find the path full: that node's mount."""
+    no_space(c, ["node-05"])
+    return expected(
+        "storage/node_mount", ("node-05", "filesystem//scratch"), actions=NODE_NO_RESET, nodes=("node-05",)
+    )
+
+
 @scenario("checkpoint-reads-fail-everywhere", carried_by=("SharedStorageMerge",))
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """Stale handles on many nodes, seen by the workload alone."""

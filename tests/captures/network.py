@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.captures.builder import CaptureBuilder, expected
-from tests.captures.catalogue import NODE_NO_RESET, scenario
+from tests.captures.catalogue import CHECKS, NODE_NO_RESET, scenario
 
 NODE = "node-07"
 
@@ -294,6 +294,29 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected(
         "hardware/network_hca", (NODE, f"pci/{pci}", ("port/mlx5_3/1",)), actions=NODE_NO_RESET, nodes=(NODE,)
     )
+
+
+@scenario("no-rank-finds-its-interface", carried_by=("StartupFabricConfig",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """NCCL_SOCKET_IFNAME fits no interface of any node: all ranks fail before the first step."""
+    job = c.job().starts_up(chatty=False)
+    for r, (node, local) in job.rank_nodes.items():
+        head = f"{node}:{400 + r}:{600 + r} [{local}] misc/socket.cc:489 NCCL WARN"
+        job.say(job.at(9 + r * 0.01), node, f"{head} Bootstrap : no socket interface found", r)
+    job.torn_down(job.at(12), by="node-01", how="Exited with exit code 1").fails(job.at(15))
+    return expected("network/fabric_config", (None, "fabric"))
+
+
+@scenario("one-node-finds-no-interface")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """Only the ranks of one node find no interface: that node is to be looked at, not the configuration."""
+    job = c.job().starts_up(chatty=False)
+    for local in range(8):
+        head = f"node-04:{400 + local}:{600 + local} [{local}] misc/socket.cc:489 NCCL WARN"
+        job.say(job.at(9 + local * 0.01), "node-04", f"{head} Bootstrap : no socket interface found",
+                job.rank("node-04", local))  # fmt: skip
+    job.torn_down(job.at(12), by="node-04", how="Exited with exit code 1").fails(job.at(15))
+    return expected("unknown/insufficient_evidence", ("node-04", "node"), actions=CHECKS, nodes=("node-04",))
 
 
 @scenario("queue-pairs-never-come-up", carried_by=("StartupFabricConfig",))

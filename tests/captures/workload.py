@@ -81,6 +81,24 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected("workload/numerical", ("node-06", "rank/40"))
 
 
+@scenario("one-rank-crashes")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """A library of the program crashes on one rank; its kernel log tells the same and nothing else."""
+    job = c.job().starts_up().steps(100)
+    r = job.rank("node-02", 5)
+    c.kmsg(
+        "node-02",
+        job.at(101),
+        "python3[41274]: segfault at 18 ip 00007f2a1c9d2b30 sp 00007ffd8e8d0f50 error 4 in libtok.so[7f2a1c800000+400000]",
+    )
+    job.say(job.at(101.1), "node-02", "Fatal Python error: Segmentation fault", r)
+    job.child_failed(job.at(102), "node-02", 5, -11)
+    for i, node in enumerate(("node-08", "node-07", "node-06")):
+        job.closed(job.at(103 + i * 0.5), node, "node-02", 5)
+    job.torn_down(job.at(106), by="node-02", how="Segmentation fault", local=5).fails(job.at(110), 139)
+    return expected("workload/code_exception", ("node-02", f"rank/{r}"))
+
+
 @scenario("nan-that-is-only-a-word")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """A cell of a table says 'nan' where a number should be: the program's error, not the training's."""

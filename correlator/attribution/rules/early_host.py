@@ -99,17 +99,17 @@ def shared_storage_merge(case: Case) -> Sequence[Symptom]:
     settings = case.view.settings
     least = max(settings.merge_nodes, round(settings.shared_fraction * len(case.view.nodes)))
     found = [s for s in case.roots if s.domain == "storage"]
-    nodes = {s.node for s in found if s.node}
+    nodes = {n for s in found for n in _tellers(s)}
     if len(nodes) < least:
         return case.symptoms
     first = min(found, key=lambda s: (s.begins, s.sort_key()))
     together = [s for s in found if s.begins <= first.begins + STORAGE_NS]
-    if len({s.node for s in together}) < least:
+    if len({n for s in together for n in _tellers(s)}) < least:
         return case.symptoms
     counts: dict[str, set[str]] = {}
     for s in together:
         if s.entity and s.entity != "node" and s.node:
-            counts.setdefault(s.entity, set()).add(s.node)
+            counts.setdefault(s.entity, set()).update(_tellers(s))
     named = max(counts, key=lambda e: (len(counts[e]), e), default=None)
     entity = named if named is not None and len(counts[named]) * 2 >= len(nodes) else "filesystem/shared"
     whole = Symptom(
@@ -124,13 +124,18 @@ def shared_storage_merge(case: Case) -> Sequence[Symptom]:
         strength="likely",
         start=first.begins,
         lasting=True,
-        nodes=frozenset(n for n in nodes if n),
+        nodes=frozenset(nodes),
         drill=any(s.drill for s in together),
     )
     lowered = case.change(
         lambda s: s.demote("SharedStorageMerge", f"one of {len(nodes)} nodes") if s in together else s
     )
     return [*lowered, whole]
+
+
+def _tellers(s: Symptom) -> frozenset[str]:
+    """All nodes that told the same of the same mount; of a storm of lines only the first are kept."""
+    return frozenset(n for n in (s.node, *s.attrs.get("on", ())) if n)
 
 
 @rule(name="FacilityEvent", kind="refiner", phase="EARLY", order=70)

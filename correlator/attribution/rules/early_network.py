@@ -15,7 +15,7 @@ OUTAGES: Final = frozenset({"port_outage", "nccl.port_error"})
 MODULE: Final = frozenset({"mlx5.port_module_unplugged", "mlx5.port_module_error"})
 MODULE_NS: Final = 5 * NS_PER_S
 """Cable events and the loss of the link are told by two interrupts, some logs in whole seconds."""
-BRING_UP: Final = frozenset({"nccl.qp_setup_error"})
+BRING_UP: Final = frozenset({"nccl.qp_setup_error", "nccl.bootstrap_error"})
 
 
 @rule(name="PortOutageBudget", kind="refiner", phase="EARLY", order=40)
@@ -148,14 +148,15 @@ def _shared(outages: list[Symptom], entity: str) -> Symptom:
 
 @rule(name="StartupFabricConfig", kind="refiner", phase="EARLY", order=80)
 def startup_fabric_config(case: Case) -> Sequence[Symptom]:
-    """Queue pairs that can't be brought up on many nodes before the first step: the fabric's configuration.
+    """What can't be brought up on many nodes before the first step is the fabric's configuration.
 
-    Needs bring-up failures on a quarter of the nodes (at least two) before any training step. Must not
-    catch one node that can't connect, errors after training began, or ports that are known to be down.
+    Needs queue pairs or bootstraps that fail on a quarter of the nodes (at least two) before any training
+    step. Must not catch one node that can't connect, errors after training began, or ports that are known
+    to be down.
     """
     first_step = case.view.store.progress.first
     found = [s for s in case.active if s.code in BRING_UP and (first_step is None or s.time < first_step)]
-    nodes = {s.node for s in found if s.node}
+    nodes = {n for s in found for n in (s.node, *s.attrs.get("on", ())) if n}
     least = max(2, round(case.view.settings.shared_fraction * len(case.view.nodes)))
     if len(nodes) < least or any(s.tier <= 3 for s in case.roots):
         return case.symptoms

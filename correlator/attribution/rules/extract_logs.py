@@ -130,6 +130,7 @@ def _symptom(view: AttemptView, group: Group, o: Occurrence, role: LogRole) -> S
         attrs={
             **attrs,
             "group": "|".join(group.key[1:]),
+            "on": frozenset(group.nodes.values),
             "signal": a.get("signal"),
             "exit": a.get("exit_code"),
         },
