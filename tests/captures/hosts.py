@@ -380,3 +380,14 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     job.closed(job.at(183), NODE, "node-01", 2)
     job.child_failed(job.at(184), "node-01", 2, 1).fails(job.at(188))
     return expected("workload/code_exception", ("node-01", "rank/2"))
+
+
+@scenario("lost-gpu-just-before-the-node")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """Peers of a lost GPU fail, the node's heartbeat still comes, and only then is the node gone."""
+    job, gpu = lost_gpu(c, 135)
+    for i, node in enumerate(("node-01", "node-04", "node-05")):
+        job.closed(job.at(121.5 + i * 0.2), node, NODE, 2)
+    return expected(
+        "hardware/accelerator_gpu", (NODE, gpu), state="NODE_FAIL", actions=NODE_NO_RESET, nodes=(NODE,)
+    )
