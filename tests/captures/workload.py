@@ -213,7 +213,7 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected("scheduler/time_limit", state="TIMEOUT")
 
 
-@scenario("cancelled-by-its-user")
+@scenario("cancelled-by-its-user", carried_by=("ExtractIntent",))
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """scancel of a healthy run."""
     job = c.job().starts_up().steps(240)
