@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from controllers.actuator import Done, Stop
+from controllers.journal import FencedError, Journal
 from controllers.limits import Limits
-from tests.controllers.builders import action
+from controllers.records import Writer
+from tests.controllers.builders import CLUSTER, action
 from tests.controllers.fakes import FakeActuator, World
 from tests.controllers.running import acting, ended, joined, trail, until
 from tests.kafka import Kafka
@@ -209,6 +211,40 @@ async def test_of_two_one_acts_and_the_other_takes_over(kafka: Kafka, catalogue:
         assert two.active
     assert set(world.done.values()) == {1}
     assert len(world.restarts) == 20
+
+
+async def test_a_controller_that_was_thought_dead_cannot_write_any_more(kafka: Kafka, catalogue: str) -> None:
+    writer, event = Writer(CLUSTER, "fake"), restart()
+    old, new = (Journal("fake", kafka.bootstrap, catalogue, f"{catalogue}controller-fake") for _ in range(2))
+    try:
+        await old.follow()
+        await old.take_over()
+        begun = writer.begun(event, time.time_ns())
+        await old.write([begun])
+        await new.follow()
+        await new.take_over()
+        assert new.undertakings[event.id].data == begun.data
+        with pytest.raises(FencedError):
+            await old.write([writer.stepped(begun, "drain", "as if", time.time_ns())])
+        await new.write([writer.ended(begun, "done", time.time_ns())])
+    finally:
+        await old.close()
+        await new.close()
+    assert new.undertakings[event.id].data.steps == {}
+
+
+async def test_what_was_only_meant_to_be_written_does_not_count(kafka: Kafka, catalogue: str) -> None:
+    journal = Journal("fake", kafka.bootstrap, catalogue, f"{catalogue}controller-fake")
+    try:
+        await journal.follow()
+        await journal.take_over()
+        journal.stage([Writer(CLUSTER, "fake").begun(restart(), time.time_ns())])
+        assert journal.undertakings
+        await journal.step_back()
+        await journal.take_over()
+        assert not journal.undertakings
+    finally:
+        await journal.close()
 
 
 # -- hold and limits -----------------------------------------------------------------------------------------
