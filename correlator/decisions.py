@@ -141,10 +141,13 @@ def _node_actions(s: Situation, policy: Policy) -> Iterator[Event[Action]]:
     if not nodes or verdict.subdomain in _NO_NODE_ACTION:
         return
     if verdict.domain == "unknown":
-        if verdict.subdomain == "insufficient_evidence" and len(nodes) <= policy.nodes.most_checked:
+        few = len(nodes) <= policy.nodes.most_checked
+        if s.phase == "final" and verdict.subdomain == "insufficient_evidence" and few:
             yield from _per_node(s, policy, "run_checks", nodes, "the evidence does not suffice to clear it")
         return
     if verdict.domain not in ("hardware", "host"):
+        return
+    if not verdict.firm and s.phase != "final":
         return
     if not verdict.firm or verdict.domain == "host":
         why = "suspected" if not verdict.firm else f"{verdict.domain}/{verdict.subdomain}"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from correlator.attribution.case import Case
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
 from topics.time import from_seconds
+
+
+_OUTAGES: Final = frozenset({"port_outage", "nccl.port_error"})
 
 
 @rule(name="SpoofedEvidence", kind="filter", phase="EARLY", order=10)
@@ -87,8 +91,9 @@ def numerical_recovery(case: Case) -> Sequence[Symptom]:
 def survived_evidence(case: Case) -> Sequence[Symptom]:
     """What training went on after has not stopped it: synchronous steps need every rank.
 
-    Needs two steps that were reported after the finding (or its end), the last one well after it. Must not
-    catch the last step that a slow log prints late, nor conditions that go on (a stall, a throttle).
+    Needs two steps that were reported after the finding (or its end), the last one well after it; for a port
+    that is said to be down still, one whole step since. Must not catch the last step that a slow log prints
+    late, nor conditions that go on (a stall, a throttle).
     """
     steps = case.view.store.progress.distinct()
     interval = case.view.store.progress.interval()
@@ -98,6 +103,10 @@ def survived_evidence(case: Case) -> Sequence[Symptom]:
     def check(s: Symptom) -> Symptom:
         if s.role in ("intent", "info", "context", "teardown") or s.subdomain == "numerical":
             return s
+        if s.code in _OUTAGES and s.until is None:
+            flowing = [t for t in steps if t >= s.time + interval * 6 // 5 + case.view.eps(s.node)]
+            if flowing:
+                return s.demote("SurvivedEvidence", "a whole training step was done while it lasted")
         if s.lasting and s.until is None and s.code != "node_silent":
             return s
         over = s.until if s.until is not None else max(s.time, s.begun)
