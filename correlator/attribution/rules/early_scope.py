@@ -91,8 +91,8 @@ def numerical_recovery(case: Case) -> Sequence[Symptom]:
 def survived_evidence(case: Case) -> Sequence[Symptom]:
     """What training went on after has not stopped it: synchronous steps need every rank.
 
-    Needs two steps that were reported after the finding (or its end), the last one well after it; for a port
-    that is said to be down still, one whole step since. Must not catch the last step that a slow log prints
+    Needs two steps that were reported after the finding (or its end), the last one well after it; for a
+    port, one whole step since it went down. Must not catch the last step that a slow log prints
     late, nor conditions that go on (a stall, a throttle).
     """
     steps = case.view.store.progress.distinct()
@@ -103,10 +103,10 @@ def survived_evidence(case: Case) -> Sequence[Symptom]:
     def check(s: Symptom) -> Symptom:
         if s.role in ("intent", "info", "context", "teardown") or s.subdomain == "numerical":
             return s
-        if s.code in _OUTAGES and s.until is None:
+        if s.code in _OUTAGES:
             flowing = [t for t in steps if t >= s.time + interval * 6 // 5 + case.view.eps(s.node)]
             if flowing:
-                return s.demote("SurvivedEvidence", "a whole training step was done while it lasted")
+                return s.demote("SurvivedEvidence", "a whole training step was done since it began")
         if s.lasting and s.until is None and s.code != "node_silent":
             return s
         over = s.until if s.until is not None else max(s.time, s.begun)
