@@ -74,8 +74,8 @@ class Case:
 
     @cached_property
     def first_effect(self) -> int | None:
-        """When the trouble was first seen: nothing later can be its cause."""
-        times = [s.time for s in self.seen]
+        """When the trouble was first seen, at the latest: nothing later can be its cause."""
+        times = [max(s.time, s.begun) if s.attrs.get("kernel") else s.time for s in self.seen]
         times += self._ending()
         return min(times, default=None)
 

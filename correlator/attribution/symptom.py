@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from topics import derived
+from topics.time import NS_PER_S
 
 Role = Literal["root", "blame", "wait", "effect", "teardown", "intent", "info", "context"]
 """`root`: may be the cause. `blame`: says that a peer failed it. `wait`: gave up waiting, for nobody in
@@ -75,8 +76,11 @@ class Symptom:
 
     @property
     def begun(self) -> int:
-        """By when it has surely begun."""
-        return self.begins if self.latest is None else self.latest
+        """By when it has surely begun. A kernel log in whole seconds gives an interval, not an order."""
+        if self.latest is not None:
+            return self.latest
+        coarse = self.attrs.get("kernel") and self.start is None and self.time % NS_PER_S == 0
+        return self.begins + NS_PER_S if coarse else self.begins
 
     @property
     def kills(self) -> int:

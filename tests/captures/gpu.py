@@ -410,6 +410,23 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected("workload/gpu_code_fault", (NODE, f"rank/{rank}", (f"gpu/{c.gpu(NODE, 2)}",)))
 
 
+@scenario("xid31-on-every-gpu", carried_by=("SameError",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """Every GPU reports the program's fault at once; the log of one node has whole seconds and seems earlier."""
+    job = c.job().starts_up().steps(100)
+    for node, local in job.rank_nodes.values():
+        at = 102.0 if node == "node-03" else 102.5 + local * 0.01
+        fault = (
+            "Ch 00000023, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_4 faulted @ 0x7f4d_10000000"
+        )
+        c.xid(node, local, job.at(at), 31, fault, pid=41269 + local)
+    what = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    for node, local in job.rank_nodes.values():
+        job.raises(job.at(102.8 + local * 0.01), node, local, what)
+    job.torn_down(job.at(106), by="node-01", how="Exited with exit code 1").fails(job.at(110))
+    return expected("workload/gpu_code_fault")
+
+
 @scenario("xid31-kernel-only")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """The same without a word of the workload: the GPU's rank is known from the record."""

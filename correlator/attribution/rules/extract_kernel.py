@@ -73,6 +73,7 @@ def _xid(group: Group, found: Occurrence) -> list[Symptom]:
             order=order,
             attrs={
                 "xid": code,
+                "kernel": True,
                 "decoded": decoded,
                 "at_once": _at_once(role, decoded),
                 "last": found.last,
@@ -141,7 +142,7 @@ def extract_sxid(case: Case) -> list[Symptom]:
                 subdomain="accelerator_fabric",
                 strength="lethal" if group.key[4] == "fatal" else "none",
                 order=3,
-                attrs={"sxid": int(group.key[3]), **o.attrs},
+                attrs={"sxid": int(group.key[3]), "kernel": True, **o.attrs},
                 drill=bool(o.attrs.get("drill")),
             )
             for group in case.view.groups("sxid")
@@ -180,7 +181,7 @@ def extract_aer(case: Case) -> list[Symptom]:
                     subdomain="pcie",
                     strength="lethal" if lethal else "none",
                     order=0,
-                    attrs={"bdf": bdf, "at_once": lethal, **o.attrs},
+                    attrs={"bdf": bdf, "at_once": lethal, "kernel": True, **o.attrs},
                     drill=bool(o.attrs.get("drill")),
                 )
             )
@@ -237,6 +238,7 @@ def _line(group: Group, o: Occurrence, role: KernelRole, job_id: str, mended: li
         order=0 if category == "panic" else 1,
         attrs={
             "category": category,
+            "kernel": True,
             "foreign": category == "oom_kill" and other is not None and other[1] != job_id,
             **o.attrs,
         },

@@ -22,9 +22,14 @@ def same_error(case: Case) -> Sequence[Symptom]:
     """One error that many ranks raise alike is the program's, and has no culprit.
 
     Needs errors with the same text but for numbers and names. On at least a quarter of the ranks it is
-    everywhere; on fewer, all of them are named. Must not join different errors.
+    everywhere; on fewer, all of them are named. A program's fault that the driver tells of that many GPUs
+    is one error too. Must not join different errors.
     """
     groups: dict[str, list[Symptom]] = {}
+    faults = [s for s in case.local_errors if "xid" in s.attrs and s.subdomain == "gpu_code_fault"]
+    if len({s.place for s in faults}) >= max(2, EVERYWHERE * (case.view.world_size or 16)):
+        for s in faults:
+            groups.setdefault("gpu_code_fault|xid", []).append(s)
     for s in case.local_errors:
         if "group" in s.attrs:
             groups.setdefault(f"{s.subdomain}|{s.attrs['group']}", []).append(s)
@@ -32,7 +37,7 @@ def same_error(case: Case) -> Sequence[Symptom]:
     for found in groups.values():
         first = min(found, key=lambda s: (s.time, s.sort_key()))
         near = [s for s in found if s.time <= first.time + 60 * NS_PER_S]
-        ranks = len(first.ranks)
+        ranks = len({s.place for s in near}) if "xid" in first.attrs else len(first.ranks)
         if ranks < 2:
             others = [s for s in near if s is not first]
             changes.update({s: s.demote("SameError", "the same error again") for s in others})
