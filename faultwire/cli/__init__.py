@@ -18,6 +18,7 @@ from faultwire.cli import (
     control,
     demo,
     doctor,
+    explain,
     health,
     hold,
     job,
@@ -102,6 +103,7 @@ def _globals(
 for _module in (
     demo,
     replay,
+    explain,
     collect,
     doctor,
     job,
