@@ -80,6 +80,8 @@ def _symptom(view: AttemptView, group: Group, o: Occurrence, role: LogRole) -> S
     elif code == "nccl.ib_completion_error":
         if a.get("status") == WC_FLUSH or details.get("follows"):
             kind, tier = "teardown", 8
+        elif view.failover and a.get("status") == RETRY_EXCEEDED:
+            kind, tier = "info", 9  # NCCL goes on over another device; when it can't, it says so
         elif a.get("status") == RETRY_EXCEEDED:
             onset = o.time - view.budget_band_ns[1]
     elif code == "pytorch.watchdog_timeout":
