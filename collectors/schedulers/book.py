@@ -29,7 +29,8 @@ class JobBook:
         self._source = f"/{cluster}/scheduler/{scheduler}"
         self._provenance = provenance
         self._placement = PlacementBook(cluster, scheduler)
-        self._last: dict[tuple[str, int], Event[Job]] = {}
+        self._last: dict[str, dict[int, Event[Job]]] = {}
+        """By job id, then attempt."""
 
     def restore(self, event: Event[Any]) -> None:
         """Take over what an earlier run published: `job` and `placement` events in topic order.
@@ -37,14 +38,14 @@ class JobBook:
         What other connectors published there is not ours to go on with.
         """
         if isinstance(event.data, Job) and event.source == self._source:
-            self._last[event.data.job_id, event.data.attempt] = event
+            self._last.setdefault(event.data.job_id, {})[event.data.attempt] = event
         elif isinstance(event.data, Placement) and event.source == self._placement.source(event.partitionkey):
             self._placement.restore(event)
 
     def say(self, job: Job, time: int, seen: int) -> list[Event[Any]]:
         """The attempt's present state, true since `time`, seen by the connector at `seen` (ns)."""
-        key = (job.job_id, job.attempt)
-        last = self._last.get(key)
+        attempts = self._last.setdefault(job.job_id, {})
+        last = attempts.get(job.attempt)
         if last is not None and last.data == job:
             return []
         if last is not None and last.time >= time and last.data.state == job.state:
@@ -66,28 +67,35 @@ class JobBook:
             key=job.job_id,
             provenance=self._provenance,
         )
-        self._last[key] = event
+        attempts[job.attempt] = event
         return [event, *self._placement.apply(event)]
 
     def last(self, job_id: str, attempt: int) -> Job | None:
-        event = self._last.get((job_id, attempt))
+        event = self._last.get(job_id, {}).get(attempt)
         return event.data if event is not None else None
 
     def attempts(self, job_id: str) -> list[int]:
         """Every attempt of a job that is known."""
-        return sorted(attempt for known, attempt in self._last if known == job_id)
+        return sorted(self._last.get(job_id, {}))
+
+    def open_of(self, job_id: str) -> list[Job]:
+        """Attempts of a job that have not ended, the oldest first."""
+        found = sorted(self._last.get(job_id, {}).items())
+        return [event.data for _, event in found if event.data.state not in ENDED]
 
     def open(self) -> Iterator[Job]:
-        """Attempts that have not ended, oldest attempt of a job first."""
-        for _, event in sorted(self._last.items(), key=lambda item: item[0]):
-            if event.data.state not in ENDED:
-                yield event.data
+        """Attempts of all jobs that have not ended."""
+        for job_id in self._last:
+            yield from self.open_of(job_id)
 
     def forget_old(self, now: int) -> None:
         """Drop attempts that ended long ago."""
-        for key, event in list(self._last.items()):
-            if event.data.state in ENDED and event.time + KEEP_ENDED_NS < now:
-                del self._last[key]
+        for job_id, attempts in list(self._last.items()):
+            for attempt, event in list(attempts.items()):
+                if event.data.state in ENDED and event.time + KEEP_ENDED_NS < now:
+                    del attempts[attempt]
+            if not attempts:
+                del self._last[job_id]
 
 
 def subject(job: Job) -> str:

@@ -27,8 +27,8 @@ class StaticError(ValueError):
 
 def start(book: JobBook, job: Job, now: int) -> list[Event[Any]]:
     """The attempt runs; raises `StaticError` when an attempt of the job runs already."""
-    for other in book.open():
-        if other.job_id == job.job_id and other.attempt != job.attempt:
+    for other in book.open_of(job.job_id):
+        if other.attempt != job.attempt:
             raise StaticError(f"attempt {other.attempt} of job {job.job_id} has not ended")
     known = book.last(job.job_id, job.attempt)
     if known is not None and known.state in ENDED:
@@ -45,7 +45,7 @@ def end(
     reason: str | None = None,
 ) -> list[Event[Any]]:
     """The job's running attempt has ended; raises `StaticError` when none runs."""
-    running = [job for job in book.open() if job.job_id == job_id]
+    running = book.open_of(job_id)
     if not running:
         raise StaticError(f"no attempt of job {job_id} runs")
     update = {"state": state, "end": now, "exit_code": exit_code, "reason": reason}

@@ -142,7 +142,7 @@ class AttemptTracker:
     def _close_earlier(self, job_id: str, attempt: int, record: SlurmJob, now: int) -> list[Event[Any]]:
         """The attempts before this one have ended: the job was put back. Its submission time says when."""
         events: list[Event[Any]] = []
-        for last in [j for j in self.book.open() if j.job_id == job_id and j.attempt < attempt]:
+        for last in [j for j in self.book.open_of(job_id) if j.attempt < attempt]:
             end = record.submit if record.submit and record.submit >= (last.start or 0) else now
             closed = last.model_copy(update={"state": "REQUEUED", "end": end, "reason": None})
             events += self.book.say(closed, end, now)

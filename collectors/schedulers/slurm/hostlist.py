@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import prod
 from typing import Final
 
@@ -21,14 +22,20 @@ class HostlistError(ValueError):
 
 def expand(text: str) -> list[str]:
     """The hosts, each once, in ClusterShell's order (by name, numbers as numbers); raises `HostlistError`."""
+    return list(_expanded(text))
+
+
+@lru_cache(maxsize=50_000)
+def _expanded(text: str) -> tuple[str, ...]:
+    """Remembered: the same lists come again with every look at the queue."""
     if text.strip() in {"", "(null)", "None assigned", "None", "N/A"}:
-        return []
+        return ()
     if _size(text) > MAX_HOSTS:
         raise HostlistError(f"more than {MAX_HOSTS} hosts: {text:.80}")
     if any(c in text for c in "@!&^*? \t\n"):
         raise HostlistError(f"not a plain host list: {text!r:.80}")
     try:
-        return [str(host) for host in NodeSet(text, resolver=None)]
+        return tuple(str(host) for host in NodeSet(text, resolver=None))
     except (NodeSetException, ValueError) as exc:
         raise HostlistError(f"{text!r:.80}: {exc}") from exc
 
