@@ -199,6 +199,7 @@ async def test_a_poke_brings_the_next_look_forward(
     path = tmp_path / "poke.sock"
     topic = f"{catalogue}raw.job"
     first = await asyncio.to_thread(slurm.submit, nodes=1)
+    await asyncio.to_thread(slurm.wait_job, first)
     async with connected(slurm, kafka.bootstrap, catalogue, interval_s=600.0, poke_socket=path):
         await events_of(kafka, topic, first, {(1, "RUNNING")})
         job = await asyncio.to_thread(slurm.submit, nodes=1)
