@@ -10,7 +10,6 @@ from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
 from topics.time import from_seconds
 
-
 _OUTAGES: Final = frozenset({"port_outage", "nccl.port_error"})
 
 
