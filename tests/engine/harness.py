@@ -157,6 +157,17 @@ class Fleet:
                 latest[key] = json.loads(record.value.split(b"\n", 1)[1])["count"]
         return latest
 
+    async def come_to(self, counts: dict[str, int], timeout_s: float = 15.0) -> None:
+        """Until the changelog has these counts; states are written after the outputs they go with, and may
+        wait for company. Raises `AssertionError` with what it has."""
+        seen: dict[str, int] = {}
+        try:
+            async with asyncio.timeout(timeout_s):
+                while (seen := await self.counts()) != counts:
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(f"the changelog has {seen}, not {counts}") from None
+
 
 @asynccontextmanager
 async def fleet(kafka: Kafka, prefix: str, folder: Path) -> AsyncIterator[Fleet]:

@@ -49,7 +49,7 @@ class Told:
     async def holds(self, workers: Fleet) -> None:
         """Assert that every output has come and that the states are exact."""
         assert self.outputs - set(await written(workers)) == set()
-        assert await workers.counts() == self.counts
+        await workers.come_to(self.counts)
 
 
 @asynccontextmanager
