@@ -103,6 +103,9 @@ class SlurmCluster:
         for process in reversed(self.processes.values()):
             self._end(process)
         self.processes.clear()
+        for pid in self._left_over():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     # -- what tests do -----------------------------------------------------------------------------------
 
@@ -182,6 +185,16 @@ class SlurmCluster:
             lines = path.read_text("utf-8", "replace").splitlines()[-8:]
             parts.append("\n".join([f"-- {path.name}", *lines]))
         return "\n".join(parts)
+
+    def _left_over(self) -> list[int]:
+        """Job steps that outlived the daemon that started them: they carry our configuration."""
+        ours = f"SLURM_CONF={self.conf}".encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if ours in path.read_bytes().split(b"\0") and int(path.parent.name) != os.getpid():
+                    found.append(int(path.parent.name))
+        return found
 
     # -- inside ------------------------------------------------------------------------------------------
 
