@@ -6,7 +6,7 @@ SECONDS ?=
 PLAIN   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format schemas bench bench-collectors bench-streams bench-e2e lock clean
+.PHONY: help venv demo test check format schemas bench bench-collectors bench-streams bench-correlator bench-e2e lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ format: venv ## rewrite the code in the project's format
 schemas: venv ## write the JSON Schemas and the AsyncAPI document again
 	$(BIN)/faultwire topics schema
 
-bench: bench-streams bench-e2e bench-collectors ## every benchmark, one after the other (bench/README.md)
+bench: bench-streams bench-correlator bench-e2e bench-collectors ## every benchmark, one after the other (bench/README.md)
 
 bench-collectors: venv ## parsers, log lines, the agent: latency, an idle node, a storm (as root)
 	$(BIN)/python -m bench.parsers
@@ -48,6 +48,9 @@ bench-collectors: venv ## parsers, log lines, the agent: latency, an idle node, 
 bench-streams: venv ## detectors alone, then the engine on a real broker
 	$(BIN)/python -m bench.streams_core
 	$(BIN)/python -m bench.engine
+
+bench-correlator: venv ## one attempt of 10,000 nodes, and a thousand attempts in memory
+	$(BIN)/python -m bench.attribution
 
 bench-e2e: venv ## from raw event to action, beside three plain hops
 	$(BIN)/python -m bench.e2e

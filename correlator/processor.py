@@ -54,6 +54,8 @@ class JobProcessor:
         self._jobs: dict[str, JobState] = {}
         self._heap: list[tuple[int, str]] = []
         """(due, job id); entries that no longer hold are dropped when they come up."""
+        self._queued: dict[str, int] = {}
+        """Job -> the deadline that it last put there, so that it stands there once."""
         self._ticked: dict[str, int] = {}
         """Job -> the deadline for which a tick is on its way."""
         self._catch_up = CatchUp()
@@ -90,7 +92,7 @@ class JobProcessor:
             del job.attempts[number]
         self._schedule(job)
         if not job.attempts:
-            del self._jobs[key]
+            self.drop(key)
             return Effects(outputs, delete=True)
         return Effects(outputs, job.encode())
 
@@ -101,7 +103,7 @@ class JobProcessor:
         if horizon < now and (last := self._catch_up.resumes()) is not None:
             self._held_until = max(last + IDLE_NS, now) + 1
         while self._heap and self._heap[0][0] <= horizon:
-            due, key = heapq.heappop(self._heap)
+            due, key = self._pop()
             job = self._jobs.get(key)
             if job is None or job.next_due() != due or self._ticked.get(key) == due:
                 continue
@@ -119,7 +121,7 @@ class JobProcessor:
             job = self._jobs.get(key)
             if job is not None and job.next_due() == due and self._ticked.get(key) != due:
                 return due if self._held_until is None else max(due, self._held_until)
-            heapq.heappop(self._heap)
+            self._pop()
         return None
 
     def load(self, key: str, state: bytes) -> None:
@@ -232,8 +234,15 @@ class JobProcessor:
 
     def _schedule(self, job: JobState) -> None:
         due = job.next_due()
-        if due is not None:
+        if due is not None and self._queued.get(job.job_id) != due:
+            self._queued[job.job_id] = due
             heapq.heappush(self._heap, (due, job.job_id))
+
+    def _pop(self) -> tuple[int, str]:
+        due, key = heapq.heappop(self._heap)
+        if self._queued.get(key) == due:
+            del self._queued[key]
+        return due, key
 
     def _tick_event(self, job_id: str, attempt: int, due: int) -> Event[Tick]:
         cluster = self._settings.cluster

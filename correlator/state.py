@@ -54,7 +54,7 @@ class Attempt:
             "provenance": self.provenance,
             "closed": self.closed,
         }
-        return [b'{"said":', orjson.dumps(said), b',"evidence":', *self.store.pieces(), b"}"]
+        return [b'{"said":', orjson.dumps(said), b',"evidence":', self.store.encode(), b"}"]
 
     @classmethod
     def from_wire(cls, number: int, whole: dict[str, Any]) -> Attempt:

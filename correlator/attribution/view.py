@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 from correlator.evidence.jobrecord import ENDED
+from correlator.evidence.ranks import Ranks
 from correlator.evidence.sketch import Group
 from correlator.evidence.spans import Span
 from correlator.evidence.store import EvidenceStore
@@ -143,22 +144,22 @@ class AttemptView:
         return PROCESS_GROUP_TIMEOUT_S
 
     # -- who is who ------------------------------------------------------------------------------------
-    @cached_property
-    def ranks(self) -> dict[int, tuple[str, int | str | None]]:
-        """rank -> (node, gpu)"""
-        placed = (self.job.ranks or {}) if self.job else {}
-        return {int(rank): (place.node, place.gpu) for rank, place in placed.items() if rank.isdecimal()}
+    @property
+    def ranks(self) -> Ranks:
+        return self.store.job.ranks
 
     @cached_property
-    def _ranks_by_gpu(self) -> dict[tuple[str, str], int]:
-        return {(node, str(gpu)): rank for rank, (node, gpu) in self.ranks.items() if gpu is not None}
+    def _ranks_by_gpu(self) -> dict[str, dict[str, int]]:
+        """Node -> GPU -> rank, for the nodes that were asked for."""
+        return {}
 
     def rank_on(self, node: str, *gpu: int | str | None) -> int | None:
         """The rank that runs on one of the names of a GPU."""
-        for name in gpu:
-            if name is not None and (rank := self._ranks_by_gpu.get((node, str(name)))) is not None:
-                return rank
-        return None
+        known = self._ranks_by_gpu.get(node)
+        if known is None:
+            known = {str(name): rank for rank, name in self.ranks.on(node) if name is not None}
+            self._ranks_by_gpu[node] = known
+        return next((known[str(name)] for name in gpu if name is not None and str(name) in known), None)
 
     def node_of_rank(self, rank: int) -> str | None:
         placed = self.ranks.get(rank)

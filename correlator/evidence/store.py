@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Any, Final
 
 from correlator.evidence.bounded import Bounded
@@ -183,20 +182,17 @@ class EvidenceStore:
                 return self.progress.to_wire()
         return self.job.to_wire()
 
-    def pieces(self) -> list[bytes]:
-        """Joined: JSON from which `decode` makes the same store. Only what changed is encoded anew."""
-        return self._chunks.pieces()
+    def encode(self) -> bytes:
+        """JSON from which `decode` makes the same store. Only what changed is encoded anew."""
+        return self._chunks.encoded()
 
     def digest(self) -> str:
         """Equal for equal evidence, in whatever order it came."""
-        whole = blake2b(digest_size=16)
-        for fragment in sorted(self._chunks.fragments()):
-            whole.update(fragment)
-        return whole.hexdigest()
+        return self._chunks.digest()
 
     @classmethod
     def decode(cls, chunks: list[Any]) -> EvidenceStore:
-        """From the parsed JSON of `pieces`."""
+        """From the parsed JSON of `encode`."""
         store = cls()
         for kind, wire in parts_of(chunks):
             store._take(kind, wire)

@@ -19,8 +19,10 @@ def test_what_the_end_leaves_out_stays_known() -> None:
         assert merged.state == "FAILED"
         assert merged.exit_code == 1
         assert merged.nccl is not None
-        assert merged.ranks is not None
-        assert len(merged.ranks) == len(NODES) * 8
+        assert len(record.ranks) == len(NODES) * 8
+        assert record.ranks.get(11) == (NODES[1], 3)
+        assert record.ranks.get(64) is None
+        assert dict(record.ranks.on(NODES[2])) == {16 + gpu: gpu for gpu in range(8)}
 
 
 def test_an_attempt_that_has_ended_does_not_run_again() -> None:
@@ -34,10 +36,13 @@ def test_an_attempt_that_has_ended_does_not_run_again() -> None:
 
 def test_a_long_record_is_packed_and_unpacked() -> None:
     record = JobRecord()
-    record.add(job(nodes=[f"n{i:05d}" for i in range(3000)], ranks=False))
+    record.add(job(nodes=[f"n{i:05d}" for i in range(3000)]))
 
     wire = record.to_wire()
 
     assert isinstance(wire, str)
-    assert len(wire) < 12_000 < PACK_ABOVE * 6
-    assert JobRecord.from_wire(wire).job() == record.job()
+    assert len(wire) < 24_000 < PACK_ABOVE * 6
+    back = JobRecord.from_wire(wire)
+    assert back.job() == record.job()
+    assert back.ranks.to_wire() == record.ranks.to_wire()
+    assert back.ranks.get(23_999) == ("n02999", 7)
