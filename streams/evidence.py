@@ -7,8 +7,8 @@ kept for a while and given to attempts whose placement comes later.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -21,6 +21,7 @@ from topics.payloads import Aer, Check, Kernel, Log, Sxid, Xid
 
 TOPIC: Final = "evidence"
 KEPT: Final = 96
+MAX_UNREAD_BYTES: Final = 96 * 1024
 KEPT_PER_GROUP: Final = 6
 """Of one sort of finding on one entity: the first ones, which tell the onset, and the last ones."""
 
@@ -28,20 +29,32 @@ KEPT_PER_GROUP: Final = 6
 Group = tuple[str, str, str]
 
 
-class Finding:
-    """One kept event, and the bytes it is written as."""
+class Finding(NamedTuple):
+    """One kept event: what is asked about it, and the bytes it is written as. Most are never read again."""
 
-    __slots__ = ("_encoded", "event")
+    time: int
+    id: str
+    group: Group
+    since: int | None
+    """Of a signal: which condition it speaks of."""
+    word: int
+    """Of a signal: orders what is said of one condition at one time, its end last."""
+    encoded: bytes
 
-    def __init__(self, event: Event[Any], encoded: bytes | None = None) -> None:
-        self.event = event
-        self._encoded = encoded
+    @classmethod
+    def of(cls, event: Event[Any]) -> Finding:
+        data = event.data
+        since, word = None, 0
+        if isinstance(data, Signal):
+            since = data.since
+            word = (data.revision or 0) + (_END if data.state == "cleared" else 0)
+        return cls(event.time, event.id, group_of(event), since, word, encode(event))
 
-    @property
-    def encoded(self) -> bytes:
-        if self._encoded is None:
-            self._encoded = encode(self.event)
-        return self._encoded
+    def dump(self) -> list[Any]:
+        return [*self[:-1], orjson.Fragment(self.encoded)]
+
+
+_END: Final = 1 << 60
 
 
 def group_of(event: Event[Any]) -> Group:
@@ -76,12 +89,16 @@ class Evidence:
     def __init__(self) -> None:
         self._groups: dict[Group, list[Finding]] = {}
         self._count = 0
+        self._written: bytes | None = None
+        """What was kept before a restart, until somebody asks for it: many nodes are taken over, few are
+        asked. What comes meanwhile is kept beside it."""
 
     @property
     def findings(self) -> list[Finding]:
         """What is kept, in order of event time."""
+        self._open()
         kept = [f for group in self._groups.values() for f in group]
-        return sorted(kept, key=lambda f: (f.event.time, f.event.id))
+        return sorted(kept)
 
     def take(self, event: Event[Any], ctx: Context) -> Iterator[Output]:
         """Forward a finding to every attempt that it may concern, and keep it."""
@@ -107,7 +124,7 @@ class Evidence:
             if use in known:
                 continue
             for finding in self.findings:
-                event = finding.event
+                event = decode(finding.encoded)
                 if isinstance(event.data, Log):
                     if event.data.job_id == use.job_id and use.attempt == attempt_at(
                         ctx.placements.uses, use.job_id, event.time
@@ -119,10 +136,10 @@ class Evidence:
 
     def _keep(self, event: Event[Any], ctx: Context) -> None:
         group = self._groups.setdefault(group_of(event), [])
-        if any(f.event.id == event.id for f in group):
+        if any(f.id == event.id for f in group):
             return
         ctx.changed = True
-        group.append(Finding(event))
+        group.append(Finding.of(event))
         self._count += 1
         if len(group) > KEPT_PER_GROUP:
             del group[_dispensable(group)]
@@ -132,29 +149,44 @@ class Evidence:
 
     def _shed(self, ctx: Context) -> None:
         """Drop what is too old for any attempt to come; if that is not enough, the oldest."""
+        self._open()
         oldest = ctx.high_water - ctx.ns("general", "evidence_before") - ctx.ns("general", "allowed_lateness")
         kept = self.findings
         for i, finding in enumerate(kept):
-            if finding.event.time < oldest or len(kept) - i > KEPT - KEPT // 8:
+            if finding.time < oldest or len(kept) - i > KEPT - KEPT // 8:
                 self._drop(finding)
 
     def _drop(self, finding: Finding) -> None:
-        key = group_of(finding.event)
-        group = self._groups[key]
+        group = self._groups[finding.group]
         group.remove(finding)
         self._count -= 1
         if not group:
-            del self._groups[key]
+            del self._groups[finding.group]
 
-    def dump(self, ctx: Context) -> Any:
+    def dump(self, ctx: Context) -> bytes:
+        """JSON; without what is too old for any attempt to come."""
+        if self._written is not None:
+            if not self._count:
+                return self._written
+            if len(self._written) < MAX_UNREAD_BYTES:
+                fresh = orjson.dumps([f.dump() for group in self._groups.values() for f in group])
+                return self._written[:-1] + b"," + fresh[1:] if self._written != b"[]" else fresh
         oldest = ctx.high_water - ctx.ns("general", "evidence_before") - ctx.ns("general", "allowed_lateness")
-        return [orjson.Fragment(f.encoded) for f in self.findings if f.event.time >= oldest]
+        return orjson.dumps([f.dump() for f in self.findings if f.time >= oldest])
 
-    def restore(self, raw: Iterable[Any]) -> None:
-        for encoded in map(orjson.dumps, raw):
-            event = decode(encoded)
-            self._groups.setdefault(group_of(event), []).append(Finding(event, encoded))
-            self._count += 1
+    def restore(self, written: bytes) -> None:
+        self._written = written
+
+    def _open(self) -> None:
+        if self._written is None:
+            return
+        written, self._written = self._written, None
+        known = {f.id for group in self._groups.values() for f in group}
+        for time, id_, group, since, word, event in orjson.loads(written):
+            if id_ not in known:
+                found = Finding(time, id_, (group[0], group[1], group[2]), since, word, orjson.dumps(event))
+                self._groups.setdefault(found.group, []).append(found)
+                self._count += 1
 
 
 def _dispensable(group: Sequence[Finding]) -> int:
@@ -162,19 +194,12 @@ def _dispensable(group: Sequence[Finding]) -> int:
     handed over whose end is left out; else one of the middle."""
     last: dict[int, int] = {}
     for i, finding in enumerate(group):
-        if isinstance(finding.event.data, Signal):
-            since = finding.event.data.since
-            known = last.get(since)
+        if finding.since is not None:
+            known = last.get(finding.since)
             if known is not None:
-                return min(known, i, key=lambda k: (group[k].event.time, _word(group[k])))
-            last[since] = i
+                return min(known, i, key=lambda k: (group[k].time, group[k].word))
+            last[finding.since] = i
     return KEPT_PER_GROUP // 3
-
-
-def _word(finding: Finding) -> tuple[bool, int]:
-    """Orders what is said of one condition at one time: its end comes last."""
-    data = finding.event.data
-    return (data.state == "cleared", data.revision or 0)
 
 
 def rekeyed(event: Event[Any], job_id: str, attempt: int, node: str) -> Output:

@@ -50,7 +50,7 @@ class Node:
         self.coverage = Coverage()
         self.provenance: str | None = None
         self.partition: int | None = None
-        self.held_until: int | None = None
+        self.held_until = 0
         """After a restart: when its deadlines may fire, once what was waiting has been read (our time)."""
 
     def apply(self, events: Sequence[Event[Any]], now: int) -> Iterator[Output]:
@@ -194,27 +194,27 @@ class Node:
         self.slots.forget()
 
     def dump(self) -> bytes:
-        """The state to write."""
+        """The state to write: a line with all that is asked often, and one with the kept evidence."""
         self.ctx.changed = False
-        return orjson.dumps(
+        head = orjson.dumps(
             {
                 "v": STATE_VERSION,
                 "cluster": self.ctx.cluster,
                 "from": self.provenance,
                 "ctx": self.ctx.dump(),
                 "coverage": self.coverage.dump(),
-                "evidence": self.evidence.dump(self.ctx),
                 "slots": self.slots.dump(),
                 "health": self.health.dump(),
             }
         )
+        return head + b"\n" + self.evidence.dump(self.ctx)
 
-    def restore(self, raw: Any) -> None:
-        """Take over what `dump` wrote."""
+    def restore(self, raw: Any, evidence: bytes) -> None:
+        """Take over what `dump` wrote, its two lines."""
         self.provenance = raw["from"]
         self.ctx.restore(raw["ctx"])
         self.coverage.restore(raw["coverage"])
-        self.evidence.restore(raw["evidence"])
+        self.evidence.restore(evidence)
         self.slots.restore(raw["slots"])
         self.health.restore(raw["health"])
         self.health.provenance = self.provenance

@@ -46,10 +46,13 @@ class NodeProcessor:
         self._thresholds: dict[str, tuple[Effective, ByKind]] = {}
         self._deadlines: Deadlines[Slot | HealthBook] = Deadlines()
         self._progress = Progress()
+        self._taken_over: list[Node] = []
+        """Loaded since anybody told the time."""
 
     def on_record(self, key: str, source: SourceRef, events: Sequence[Event[Any]], now: int) -> Effects:
         if not events:
             return NOTHING
+        self._settle(now)
         node = self._nodes.get(key)
         if node is None:
             node = self._nodes[key] = self._node(key, events[0].cluster or self.settings.cluster)
@@ -63,6 +66,7 @@ class NodeProcessor:
         return Effects(outputs, node.dump())
 
     def on_due(self, now: int) -> Sequence[Output]:
+        self._settle(now)
         outputs: list[Output] = []
         while (owner := self._deadlines.pop_due(now)) is not None:
             node = self._nodes[owner.ctx.node]
@@ -79,6 +83,7 @@ class NodeProcessor:
                 self._deadlines.set(owner, now + TICK_BACK_NS)
             else:
                 outputs += node.due(owner, come - node.ctx.clock.offset)
+        outputs.sort(key=lambda output: output.event.time)  # after a pause much falls due at once
         return outputs
 
     def _arm_health(self, node: Node) -> None:
@@ -90,10 +95,11 @@ class NodeProcessor:
 
     def load(self, key: str, state: bytes) -> None:
         self.drop(key)
-        raw = orjson.loads(state)
+        head, _, evidence = state.partition(b"\n")
+        raw = orjson.loads(head)
         node = self._nodes[key] = self._node(key, raw["cluster"])
-        node.held_until = 0
-        node.restore(raw)
+        self._taken_over.append(node)
+        node.restore(raw, evidence)
         self._arm_health(node)
 
     def drop(self, key: str) -> None:
@@ -112,13 +118,15 @@ class NodeProcessor:
             known = self._thresholds[cluster] = (thresholds, active(thresholds))
         return Node(key, cluster, *known, self._deadlines)
 
+    def _settle(self, now: int) -> None:
+        """Nodes that were taken over wait a moment for what was still unread."""
+        for node in self._taken_over:
+            node.held_until = now + SETTLE_NS
+            node.ctx.resumed = node.ctx.resumed or now
+        self._taken_over.clear()
+
     def _come(self, node: Node, now: int) -> int:
         """The time that has come for a node: `now`, unless records of it may still be unread."""
-        if node.held_until is not None:
-            if node.held_until == 0:
-                node.held_until = now + SETTLE_NS
-                node.ctx.resumed = node.ctx.resumed or now
-            if now < node.held_until:
-                return 0
-            node.held_until = None
+        if now < node.held_until:
+            return 0
         return self._progress.horizon(node.partition, now)

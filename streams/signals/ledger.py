@@ -9,12 +9,18 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Final
+
+import orjson
 
 US: Final = 1_000
 CELL_NS: Final = 60_000_000_000
 """Older intervals of a flapping entity are folded into minutes: the seconds stay exact per minute."""
+
+Hints = dict[tuple[str, int, int], tuple[int, int]]
+"""`(what, window, least)` -> `(since, at)`: at `at` the condition had held since `since`. Only a short cut:
+facts up to `at` must not change any more."""
 
 Block = tuple[int, int, int]
 """`(start, end, bad)`: `bad` ns of the span were bad; an exact interval has `bad == end - start`."""
@@ -104,24 +110,39 @@ class Ledger:
             at = end
         return None
 
-    def began(self, least: int, window: int, t: int) -> int:
-        """Since when `bad_in(window)` has been at least `least`, which it is at `t`."""
-        spans = list(self.blocks[: bisect_right(self._starts, t)])
-        starts = [b[0] for b in spans]
-        if self.open_since is not None and self.open_since <= t:
-            starts.append(self.open_since)
-        for start in reversed(starts):
-            if self.bad_in(window, start) < least:
-                return self.first_at_least(least, window, start) or start
-        return starts[0] if starts else t
+    def began(self, least: int, window: int, t: int, hints: Hints | None = None) -> int:
+        """Since when `bad_in(window)` has been at least `least`, which it is at `t`.
 
-    def episodes(self, least: int, window: int, start: int, end: int) -> list[tuple[int, int | None]]:
+        `hints` spare the way back through a long history: what was found out once is kept there.
+        """
+        since, known = (hints or {}).get(("", window, least), (0, -1))
+        n = bisect_right(self._starts, t)
+        opened = [self.open_since] if self.open_since is not None and self.open_since <= t else []
+        found = t
+        for start in chain(opened, (self._starts[i] for i in range(n - 1, -1, -1))):
+            if start <= known:
+                found = since
+                break
+            found = start
+            if self.bad_in(window, start) < least:
+                found = self.first_at_least(least, window, start) or start
+                break
+        if hints is not None:
+            hints["", window, least] = (found, t)
+        return found
+
+    def episodes(
+        self, least: int, window: int, start: int, end: int, hints: Hints | None = None
+    ) -> list[tuple[int, int | None]]:
         """`(since, until)` of each stretch that `bad_in(window) >= least` and that touches `[start, end]`."""
         out: list[tuple[int, int | None]] = []
+        if not self.blocks and self.open_since is not None:  # the usual case: the first one, and it lasts
+            opens = self.open_since + least
+            return [(opens, None)] if opens <= end and least <= window else out
         since: int | None
         before = (start - 1) // US * US  # ends fall on whole microseconds: one at `start` began to end here
         if self.bad_in(window, before) >= least:
-            since = self.began(least, window, before)
+            since = self.began(least, window, before, hints)
         else:
             since = self.first_at_least(least, window, start)
         while since is not None and since <= end:
@@ -157,6 +178,11 @@ class Ledger:
                 fold = exact[: len(exact) - most // 2]
                 blocks = (*_into_cells((*coarse, *fold)), *exact[len(fold) :])
         return self if blocks == self.blocks else Ledger(blocks, self.open_since)
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """`dump` as JSON, worked out once: the ledger of old intervals changes seldom."""
+        return orjson.dumps(self.dump())
 
     def dump(self) -> list[int]:
         """Microsecond differences: gap to the block before, length, bad time (0: all of it)."""

@@ -52,7 +52,7 @@ def facts(entity: str, state: PortState, start: int, end: int, ctx: Context) -> 
     for window, least, severity, variant in rules(ctx):
         if total < least:
             continue
-        for since, until in ledger.episodes(least, window, start, end):
+        for since, until in ledger.episodes(least, window, start, end, state.line.hints):
             for opens, at in ((True, since), (False, until)):
                 if at is None or not start <= at <= end:
                     continue

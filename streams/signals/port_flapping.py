@@ -5,12 +5,13 @@ No threshold of a job applies to a count: three flaps of two seconds are survive
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from streams.signals.base import Fact
 from streams.signals.context import Context
+from streams.signals.ledger import Hints
 from streams.signals.port_state import PortState
 
 SIGNAL: Final = "port_flapping"
@@ -27,30 +28,50 @@ def _points(state: PortState) -> list[int]:
     return sorted(points)
 
 
-def count_episodes(
-    points: Sequence[int], window: int, least: int, start: int
-) -> Iterator[tuple[int, int | None, int]]:
-    """`(since, until, count at since)` of stretches with at least `least` points in `(t - window, t]`.
-
-    Only those that end at or after `start`; `until` is when the count falls below again.
-    """
+def episodes(
+    points: Sequence[int], window: int, least: int, start: int, hints: Hints
+) -> Iterator[tuple[int, int]]:
+    """`(since, until)` of each stretch with at least `least` points in `(t - window, t]` that ends at or
+    after `start`; `until` is when the count falls below again."""
+    before = start - 1
+    at: int | None = before
     since: int | None = None
-    until = count = 0
-    for i in range(least - 1, len(points)):
-        at = points[i]
-        oldest = points[i - least + 1]
-        if at - oldest >= window:
-            continue
-        ends = oldest + window
-        if since is not None and at < until:
-            until = ends
-            continue
-        if since is not None and until >= start:
-            yield since, until, count
-        since, until = at, ends
-        count = i + 1 - bisect_right(points, at - window)
-    if since is not None and until >= start:
-        yield since, until, count
+    if _active(points, window, least, before):
+        since = _began(points, window, least, before, hints)
+    else:
+        at = since = _opens(points, window, least, start)
+    while at is not None and since is not None:
+        until = _closes(points, window, least, at)
+        yield since, until
+        at = since = _opens(points, window, least, until)
+
+
+def _active(points: Sequence[int], window: int, least: int, t: int) -> bool:
+    return bisect_right(points, t) - bisect_right(points, t - window) >= least
+
+
+def _opens(points: Sequence[int], window: int, least: int, t: int) -> int | None:
+    for i in range(max(least - 1, bisect_left(points, t)), len(points)):
+        if points[i] - points[i - least + 1] < window:
+            return points[i]
+    return None
+
+
+def _closes(points: Sequence[int], window: int, least: int, t: int) -> int:
+    n = bisect_right(points, t)
+    while n < len(points) and points[n] <= points[n - least] + window:
+        n += 1
+    return points[n - least] + window
+
+
+def _began(points: Sequence[int], window: int, least: int, t: int, hints: Hints) -> int:
+    i = bisect_right(points, t) - 1
+    since, known = hints.get((SIGNAL, window, least), (0, -1))
+    while points[i] > known and i >= least and points[i - least] + window >= points[i]:
+        i -= 1
+    found = points[i] if points[i] > known else since
+    hints[SIGNAL, window, least] = (found, t)
+    return found
 
 
 def facts(entity: str, state: PortState, start: int, end: int, ctx: Context) -> list[Fact]:
@@ -60,15 +81,18 @@ def facts(entity: str, state: PortState, start: int, end: int, ctx: Context) -> 
         return []
     drill = any(s.drill for s in state.line.spells)
     out: list[Fact] = []
-    for since, until, count in count_episodes(points, window, least, start):
+    for since, until in episodes(points, window, least, start, state.line.hints):
+        if since > end:
+            break
         if start <= since <= end:
+            count = bisect_right(points, since) - bisect_right(points, since - window)
             out.append(
                 Fact(
                     SIGNAL, entity, "open", "info", since, since, "1", value=float(count),
                     threshold=float(least), window_s=window / 1e9, drill=drill,
                 )
             )  # fmt: skip
-        if until is not None and start <= until <= end:
+        if start <= until <= end:
             out.append(
                 Fact(
                     SIGNAL, entity, "cleared", "info", since, until, "1", value=float(least - 1),
@@ -83,5 +107,5 @@ def next_due(entity: str, state: PortState, after: int, ctx: Context) -> int | N
     points = _points(state)
     if len(points) < least:
         return None
-    ends = [u for _, u, _ in count_episodes(points, window, least, after) if u is not None and u > after]
-    return min(ends, default=None)
+    ends = (until for _, until in episodes(points, window, least, after + 1, state.line.hints))
+    return next((until for until in ends if until > after), None)

@@ -65,10 +65,13 @@ def next_due(entity: str, state: PortState, after: int, ctx: Context) -> int | N
 
 def _outage(entity: str, device: str, o: Spell, meta: Meta, start: int, end: int, ctx: Context) -> list[Fact]:
     out: list[Fact] = []
+    passed = levels(o, device, ctx)
+    moments = (o.start, o.end, *(o.start + offset for _, offset, _, _ in passed))
+    if not any(at is not None and start <= at <= end for at in moments):
+        return out
     detail = {**_about(meta), "cause": o.notes[0][1]}
     if o.start_uncertain:
         detail["start_uncertainty_s"] = seconds(o.start_uncertain)
-    passed = levels(o, device, ctx)
     budget = next((offset for level, offset, _, _ in passed if level == "budget"), None)
     if budget is not None:
         detail["budget_s"] = seconds(budget)

@@ -16,13 +16,12 @@ from streams.placement import attempt_at
 from streams.signals.base import Change, Detector, Fact
 from streams.signals.context import Context
 from topics.events import Event
-from topics.time import NS_PER_S, seconds
+from topics.time import seconds
 
 SIGNAL: Final = "progress_stall"
 STEP: Final = "training.step"
 KEPT: Final = 33
 MIN_STEPS: Final = 6
-SAVED_EVERY_NS: Final = 30 * NS_PER_S
 
 
 class Step(NamedTuple):
@@ -33,9 +32,6 @@ class Step(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class StallState:
     steps: tuple[Step, ...] = ()
-    saved: int = 0
-    unsure: bool = False
-    """Taken over: there may have been steps that were not written."""
 
 
 class ProgressStall(Detector[StallState, Step]):
@@ -66,14 +62,8 @@ class ProgressStall(Detector[StallState, Step]):
         new = [o for o in observations if o.time not in times]
         if not new:
             return Change(state, None)
-        if state.unsure and ctx.now - ctx.resumed < self._patience(state.steps, ctx):
-            steps = [*state.steps[:-1], *new]  # the last one known need not have been the last one
-        else:
-            steps = [*state.steps, *new]
-        kept = tuple(sorted(steps)[-KEPT:])
-        keep = kept[-1].time - state.saved >= SAVED_EVERY_NS
-        saved = kept[-1].time if keep else state.saved
-        return Change(StallState(kept, saved), min(o.time for o in new), keep)
+        kept = tuple(sorted({*state.steps, *new})[-KEPT:])
+        return Change(StallState(kept), min(o.time for o in new))
 
     def _patience(self, before: Sequence[Step], ctx: Context) -> int:
         """How long after these steps the next one may take, in ns."""
@@ -92,13 +82,10 @@ class ProgressStall(Detector[StallState, Step]):
             until = min((t for t in (after and after.time, ended) if t is not None), default=None)
             if until is not None and until <= opens:
                 continue
-            told_at = opens
-            if after is None and state.unsure:
-                told_at = max(opens, ctx.resumed - ctx.clock.offset + patience)
-            if told_at > end:
+            if opens > end:
                 continue
             detail = {"median_step_s": seconds(self._median(state.steps[: i + 1]))}
-            if start <= told_at:
+            if start <= opens:
                 out.append(
                     Fact(
                         SIGNAL, entity, "open", "error", last.time, opens, "s", value=seconds(patience),
@@ -120,8 +107,6 @@ class ProgressStall(Detector[StallState, Step]):
             return None
         patience = self._patience(state.steps, ctx)
         due = state.steps[-1].time + patience
-        if state.unsure:
-            due = max(due, ctx.resumed - ctx.clock.offset + patience)
         ended = self._ended(entity, ctx)
         if ended is not None and ended <= due:
             return None
@@ -141,11 +126,10 @@ class ProgressStall(Detector[StallState, Step]):
         return int(median(gaps)) if gaps else 0
 
     def dump(self, state: StallState) -> Any:
-        return [[list(s) for s in state.steps], state.saved]
+        return [list(s) for s in state.steps]
 
     def load(self, entity: str, raw: Any) -> StallState:
-        steps, saved = raw
-        return StallState(tuple(Step(*s) for s in steps), saved, unsure=True)
+        return StallState(tuple(Step(*s) for s in raw))
 
     def forgettable(self, state: StallState, ctx: Context) -> bool:
         return not state.steps or state.steps[-1].time < ctx.oldest - ctx.ns("general", "placement_kept")

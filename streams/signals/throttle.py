@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from streams.signals.base import Change, Detector, Fact
 from streams.signals.context import Context
-from streams.signals.ledger import EMPTY, Ledger
+from streams.signals.ledger import EMPTY, Hints, Ledger
 from streams.signals.lines import ASSUMED_GOOD
 from streams.signals.timeline import Level, Obs, Timeline
 from topics.events import Event
@@ -123,7 +123,7 @@ class ThrottleDetector(Detector[ThrottleState, ThrottleObs]):
         for window, least, severity, variant in rules(reason, ctx, gpu.removeprefix("gpu/")):
             if ledger.bad_until(end) < least:
                 continue
-            for since, until in ledger.episodes(least, window, start, end):
+            for since, until in ledger.episodes(least, window, start, end, self._hints(state)):
                 for opens, time in ((True, since), (False, until)):
                     if time is None or not start <= time <= end:
                         continue
@@ -151,6 +151,10 @@ class ThrottleDetector(Detector[ThrottleState, ThrottleObs]):
             if when is not None and when > after:
                 due.append(when)
         return min(due, default=None)
+
+    def _hints(self, state: ThrottleState) -> Hints | None:
+        """The counter's blocks are few; a mask may have changed for hours."""
+        return state.line.hints if state.counted is None else None
 
     def _ledger(self, state: ThrottleState) -> Ledger:
         return state.counted if state.counted is not None else state.line.bad_time

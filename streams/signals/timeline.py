@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+import orjson
+
 from streams.signals.context import Context
-from streams.signals.ledger import EMPTY, Ledger
+from streams.signals.ledger import EMPTY, Hints, Ledger
 
 DAY_NS: Final = 24 * 3600 * 10**9
 MAX_OBSERVATIONS: Final = 64
 MAX_INTERVALS: Final = 512
 MAX_NOTES: Final = 16
+FOLDED_AT_ONCE: Final = 16
+"""Folding a few at a time keeps what is already written of an entity the same for a while."""
 
 
 class Obs(NamedTuple):
@@ -141,6 +145,8 @@ class Timeline:
     folded: int = 0
     """Observations older than this are already in `good`, `spell` and `ledger`."""
     settle: int = 0
+    hints: Hints = field(default_factory=dict, compare=False)
+    """Since when conditions over windows have held, as far back as nothing changes any more."""
 
     @cached_property
     def resolved(self) -> Resolved:
@@ -200,7 +206,8 @@ class Timeline:
             since = begins if since is None else min(since, begins)
         if since is None:
             return self, None
-        new = replace(self, obs=tuple(sorted(obs, key=_order)), settle=settle)
+        hints = {what: known for what, known in self.hints.items() if known[1] < since}
+        new = replace(self, obs=tuple(sorted(obs, key=_order)), settle=settle, hints=hints)
         return new._with_levels(since, levels)._compact(ctx), since
 
     def _moot(self, level: Obs, obs: set[Obs], settle: int) -> bool:
@@ -231,7 +238,7 @@ class Timeline:
         if len(self.obs) > MAX_OBSERVATIONS:
             cutoff = max(cutoff, self.obs[-MAX_OBSERVATIONS // 2].time)
         n = next((i for i, o in enumerate(self.obs) if o.time >= cutoff), len(self.obs))
-        if n == 0:
+        if n < FOLDED_AT_ONCE:
             return self
         before = resolve(self.good, self.spell, self.obs[:n], self.settle)
         last = before.spells[-1] if before.spells else None
@@ -251,7 +258,7 @@ class Timeline:
             self.good,
             s and [s.start, s.start_id, s.start_uncertain, [list(n) for n in s.notes], s.drill, s.value],
             [list(o) for o in self.obs],
-            self.ledger.dump(),
+            orjson.Fragment(self.ledger.encoded),
             self.folded,
             self.settle,
         ]
