@@ -77,21 +77,29 @@ async def throughput(workers: Fleet, switches: tuple[str, ...]) -> list[Result]:
 
 
 async def latency(workers: Fleet, switches: tuple[str, ...]) -> list[Result]:
-    """Records of one event at 1,000/s, each giving a state and an output; from the acknowledgement of the
-    record to the reception of the output."""
-    async with another(workers) as own:
-        worker = await own.start(*switches)
-        await worker.ready()
-        engine = await measure_latency(own, own.prefix + "signals")
-    async with another(workers) as own:
-        task = asyncio.create_task(pass_through(own))
-        plain = await measure_latency(own, own.prefix + "signals")
-        task.cancel()
-    return [{"what": "1,000 events/s through the engine", **engine},
-            {"what": "1,000 events/s through plain aiokafka", **plain}]  # fmt: skip
+    """Records of one event, each giving a state and an output; from the acknowledgement of the record to the
+    reception of the output."""
+    found: list[Result] = []
+    for rate in (100, 1000):
+        async with another(workers) as own:
+            worker = await own.start(*switches)
+            await worker.ready()
+            cpu = await cpu_seconds(worker)
+            engine = await measure_latency(own, own.prefix + "signals", rate)
+            cpu = await cpu_seconds(worker) - cpu
+            per_record = round(cpu / await worker.metric("records_total") * 1e6)
+        async with another(workers) as own:
+            task = asyncio.create_task(pass_through(own))
+            plain = await measure_latency(own, own.prefix + "signals", rate)
+            task.cancel()
+        found += [
+            {"what": f"{rate} events/s through the engine", **engine, "CPU us/record": per_record},
+            {"what": f"{rate} events/s through plain aiokafka", **plain},
+        ]
+    return found
 
 
-async def measure_latency(own: Fleet, topic: str, rate: int = 1000, seconds: float = 15.0) -> Result:
+async def measure_latency(own: Fleet, topic: str, rate: int, seconds: float = 15.0) -> Result:
     acked: dict[str, float] = {}
     got: dict[str, float] = {}
     total = int(rate * seconds)

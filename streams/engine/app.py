@@ -10,6 +10,7 @@ import faust
 from faust.types.settings import Settings
 from yarl import URL
 
+from streams.engine import fetchcodec
 from streams.engine.api import Processor
 from streams.engine.engine import Engine
 from streams.engine.monitor import QuietMonitor
@@ -43,6 +44,7 @@ class RawSchema(faust.Schema):  # type: ignore[misc]
 
 def create_app(processor: Processor, settings: EngineSettings) -> Engine:
     """The engine of a core, with its Faust app in `.app`. Nothing is started or connected yet."""
+    fetchcodec.install()
     engine = Engine(processor, settings)
     # Names this process in the group; a static member must keep its name, others must not share one.
     identity = settings.instance_id or f"{socket.gethostname()}-{os.getpid()}"

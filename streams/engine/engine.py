@@ -133,6 +133,7 @@ class Engine:
 
         Raises `OwnershipError` when the state of an owned partition can't have been read.
         """
+        await self.app.consumer._thread.pause_changelogs()
         owned, ends = self._owned(), await self.app.consumer.highwaters(*self._source_partitions())
         dropped = self.ledger.keep_only(owned)
         changed, outdated = self.table.store.take_changes()
