@@ -115,7 +115,9 @@ class Ledger:
 
         `hints` spare the way back through a long history: what was found out once is kept there.
         """
-        since, known = (hints or {}).get(("", window, least), (0, -1))
+        since, known = (hints or {}).get(("", window, least), (t, -1))
+        if since > t:  # speaks of a later stretch
+            known = -1
         n = bisect_right(self._starts, t)
         opened = [self.open_since] if self.open_since is not None and self.open_since <= t else []
         found = t

@@ -66,7 +66,9 @@ def _closes(points: Sequence[int], window: int, least: int, t: int) -> int:
 
 def _began(points: Sequence[int], window: int, least: int, t: int, hints: Hints) -> int:
     i = bisect_right(points, t) - 1
-    since, known = hints.get((SIGNAL, window, least), (0, -1))
+    since, known = hints.get((SIGNAL, window, least), (t, -1))
+    if since > t:  # speaks of a later stretch
+        known = -1
     while points[i] > known and i >= least and points[i - least] + window >= points[i]:
         i -= 1
     found = points[i] if points[i] > known else since
