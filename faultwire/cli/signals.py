@@ -23,8 +23,19 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="signals", help="The signals, and the thresholds that they decide by.")
 
 
-def list_(cluster: Cluster = None, as_json: Json = False) -> None:
+def list_(
+    cluster: Cluster = None,
+    as_json: Json = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="The packaged tables, as in docs/signals.md.")
+    ] = False,
+) -> None:
     """List all signals: whether each is on, observed only or off, and what it says."""
+    if markdown:
+        from streams.signals.drawing import markdown as drawn
+
+        typer.echo(drawn(), nl=False)
+        return
     from streams.signals.table import packaged
 
     told = _effective(cluster)

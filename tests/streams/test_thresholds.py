@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from streams.signals.drawing import BEGIN, END, markdown
 from streams.signals.port_downtime import WINDOWS_S
 from streams.signals.registry import BY_NAME, DETECTORS, SIGNALS, active
 from streams.signals.settings import Override, SignalSettings
@@ -42,6 +43,12 @@ def test_every_threshold_is_used_and_every_one_used_is_there() -> None:
             assert f'"{threshold}"' in code or f'"{stem}' in code or stem in {"hardware", "sw_thermal"}, (
                 f"{name}.{threshold} is never asked for"
             )
+
+
+def test_the_page_in_the_docs_is_drawn_from_the_table() -> None:
+    page = ROOM.parent.joinpath("docs/signals.md").read_text("utf-8")
+    begin, end = page.index(BEGIN), page.index(END) + len(END) + 1
+    assert page[begin:end] == markdown(), "run: faultwire signals list --markdown"
 
 
 def test_downtime_thresholds_fit_their_windows_and_rise_with_them() -> None:
