@@ -294,6 +294,18 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     )
 
 
+@scenario("lost-gpu-of-a-node-that-only-slurm-misses", carried_by=("ProofOfLife",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """No heartbeat dates the death that Slurm reports three minutes after a GPU was lost and peers failed."""
+    job, gpu = lost_gpu(c, 135)
+    c.unheard = set(c.nodes)
+    for i, node in enumerate(("node-01", "node-04", "node-05")):
+        job.closed(job.at(121.5 + i * 0.2), node, NODE, 2)
+    return expected(
+        "hardware/accelerator_gpu", (NODE, gpu), state="NODE_FAIL", actions=NODE_NO_RESET, nodes=(NODE,)
+    )
+
+
 @scenario("lost-gpu-as-the-node-dies")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """A driver still gets a line out while its node loses power: part of the node's death."""

@@ -18,7 +18,8 @@ def proof_of_life(case: Case) -> Sequence[Symptom]:
     """An observer's report of a dead node comes late, but the node died after its own last sign of life.
 
     Needs a heartbeat, a kernel line, a rank's line or a training step (which needs every rank) before the
-    report. Must not take what others print about the node, or what it prints after a reboot, for its life.
+    report. Where that sign is a device lost for good and no heartbeats date the death, the device was first.
+    Must not take what others print about the node, or what it prints after a reboot, for its life.
     """
     steps = case.view.store.progress.distinct()
 
@@ -31,6 +32,11 @@ def proof_of_life(case: Case) -> Sequence[Symptom]:
         signs = [x.time for x in case.symptoms if x.node == s.node and _own_word(x)]
         signs += [*steps, *([last.time] if last is not None else [])]
         alive = max((t for t in signs if t <= until), default=s.begins)
+        if last is None and any(
+            x.node == s.node and x.tier == 2 and x.strength == "lethal" and s.begins <= x.begins <= until
+            for x in case.roots
+        ):
+            return s.but(start=s.time)
         return s.but(start=max(s.begins, alive))
 
     return case.change(check)
