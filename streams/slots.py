@@ -12,9 +12,9 @@ from streams.placement import Placements
 from streams.signals.base import Detector, Fact, Reminder
 from streams.signals.context import Context
 from streams.signals.corrections import Corrections
-from streams.signals.registry import BY_NAME, DETECTORS, SAME_GPU, STEADY, ByKind
+from streams.signals.registry import BY_NAME, DETECTORS, NUMBERED, SAME_GPU, STEADY, ByKind
 from topics.events import Event
-from topics.payloads import Gpu, Payload
+from topics.payloads import Gpu, Heartbeat, Payload
 from topics.time import NS_PER_S
 
 HOLD_NS: Final = 2 * NS_PER_S
@@ -68,6 +68,7 @@ class Slots:
         self._by_kind = by_kind
         self.by_detector: dict[str, dict[str, Slot]] = {d.name: {} for d in DETECTORS}
         ctx.known = self.by_detector
+        self._steady = [self.by_detector[name] for name in STEADY]
         self._deadlines = deadlines
 
     def observe(self, events: Sequence[Event[Any]], now: int) -> Iterator[list[Fact]]:
@@ -81,7 +82,10 @@ class Slots:
         for event in events:
             newest = max(newest, event.time)
             seen_at = max(seen_at, event.recordedtime or event.time)
-            for detector in self._readers(event.data):
+            readers = self._readers(event.data)
+            if event.sequence is not None and not isinstance(event.data, Heartbeat):
+                readers = (*readers, *self._by_kind.get(NUMBERED, ()))
+            for detector in readers:
                 for entity, obs in detector.read(event, ctx):
                     seen.setdefault((detector, entity), []).append(obs)
         if ctx.counters.changed:
@@ -112,7 +116,10 @@ class Slots:
         kind = data.kind
         if isinstance(data, Gpu) and data.gpu_uuid in self.ctx.beside.same:
             entity = f"gpu/{data.gpu_uuid}"
-            if not any(entity in self.by_detector[name] for name in STEADY):
+            for slots in self._steady:
+                if slots and entity in slots:
+                    break
+            else:
                 kind = SAME_GPU
         return self._by_kind.get(kind, ())
 

@@ -6,6 +6,7 @@ Worked out once a record, so that eight samples that come together don't each lo
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from topics.payloads import Gpu
@@ -31,6 +32,17 @@ class Sampled(NamedTuple):
     """Memory minus core temperature; None where the memory's is hidden."""
 
 
+class Best(NamedTuple):
+    """The highest clock and power and the smallest gradient of some GPUs."""
+
+    clock: float
+    power: float
+    gradient: float
+
+
+NOBODY = Best(0.0, 0.0, inf)
+
+
 class Beside:
     """The last sample of each GPU of one node."""
 
@@ -39,7 +51,7 @@ class Beside:
     def __init__(self) -> None:
         self._last: dict[str, Sampled] = {}
         self._said: dict[str, Gpu] = {}
-        self._best: dict[tuple[str | None, str | None], tuple[float, float]] | None = None
+        self._best: dict[tuple[str | None, str | None], Best] | None = None
         self.same: set[str] = set()
         """GPUs whose newest sample says the same about their condition as the one before."""
 
@@ -78,15 +90,18 @@ class Beside:
             if s.working and s.model == own.model and s.uuid != own.uuid and s.time >= own.time - age
         )
 
-    def best(self, own: Sampled) -> tuple[float, float]:
-        """The highest clock and power among the working GPUs of its model and job."""
+    def best(self, own: Sampled) -> Best:
+        """The best of the working GPUs of its model and job, itself included: who is near it is well."""
         if self._best is None:
             self._best = {}
             for s in self._last.values():
                 if s.working:
-                    clock, power = self._best.get((s.model, s.job), (0.0, 0.0))
-                    self._best[s.model, s.job] = (max(clock, s.clock or 0.0), max(power, s.power or 0.0))
-        return self._best.get((own.model, own.job), (0.0, 0.0))
+                    known = self._best.get((s.model, s.job), NOBODY)
+                    gradient = known.gradient if s.gradient is None else min(known.gradient, s.gradient)
+                    self._best[s.model, s.job] = Best(
+                        max(known.clock, s.clock or 0.0), max(known.power, s.power or 0.0), gradient
+                    )
+        return self._best.get((own.model, own.job), NOBODY)
 
 
 def same_condition(a: Gpu, b: Gpu) -> bool:

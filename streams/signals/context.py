@@ -56,6 +56,8 @@ class Context:
     """Our time at the record being applied."""
     resumed: int = 0
     """Our time at which the node was first heard of here, or taken over."""
+    values: dict[tuple[str, str, str | None], float] = field(default_factory=dict)
+    """Thresholds looked up so far; emptied when a GPU's model becomes known."""
     known: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Per detector the entities that it keeps a state of."""
     placements: Placements = field(default_factory=Placements)
@@ -95,7 +97,11 @@ class Context:
         return self.thresholds.ns(signal, name, self.model_of(gpu) if gpu else None)
 
     def value(self, signal: str, name: str, gpu: str | None = None) -> float:
-        return self.thresholds.value(signal, name, self.model_of(gpu) if gpu else None)
+        found = self.values.get((signal, name, gpu))
+        if found is None:
+            found = self.thresholds.value(signal, name, self.model_of(gpu) if gpu else None)
+            self.values[signal, name, gpu] = found
+        return found
 
     def model_of(self, uuid: str) -> str | None:
         device = self.gpus.get(uuid)
@@ -213,6 +219,7 @@ class Context:
             if value is not None and getattr(device, name) != value:
                 setattr(device, name, value)
                 self.changed = True
+                self.values.clear()
 
     def dump(self) -> Any:
         return {

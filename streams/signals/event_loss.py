@@ -18,9 +18,8 @@ class EventLoss(RateDetector):
     name: ClassVar[str] = "event_loss"
     signal: ClassVar[str] = "event_loss"
     signals: ClassVar[tuple[str, ...]] = ("event_loss",)
-    kinds: ClassVar[tuple[str, ...]] = (
-        "heartbeat", "xid", "sxid", "nvlink", "throttle", "aer", "ib_port", "gpu", "kernel",
-    )  # fmt: skip
+    kinds: ClassVar[tuple[str, ...]] = ("heartbeat",)
+    """And whatever has a sequence number: see `registry.NUMBERED`."""
     unit: ClassVar[str] = "events"
 
     def read(self, event: Event[Any], ctx: Context) -> Iterable[tuple[str, Point]]:

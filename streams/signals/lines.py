@@ -117,6 +117,9 @@ class Judged(NamedTuple):
     note: str = ""
 
 
+WELL: Final = Judged(False)
+
+
 class SampleDetector(LineDetector):
     """A condition of a GPU that each full sample tells anew. Nothing is kept of a GPU that is well."""
 
@@ -130,19 +133,18 @@ class SampleDetector(LineDetector):
         return ASSUMED_GOOD
 
     def read(self, event: Event[Any], ctx: Context) -> Iterable[tuple[str, Obs]]:
-        data = event.data
-        judged = self.judge(data, ctx)
-        if judged is None:
-            return
-        entity = f"gpu/{data.gpu_uuid}"
+        judged = self.judge(event.data, ctx)
+        known = ctx.known[self.name]
+        if judged is None or not (judged.bad or known):
+            return ()
+        entity = f"gpu/{event.data.gpu_uuid}"
         if judged.bad:
             ctx.samples.bad(entity, self.signal)
-        elif entity not in ctx.known[self.name]:
-            return
-        yield entity, Obs(
-            event.time, True, not judged.bad, event.id, judged.note, drill=bool(event.drill),
-            value=judged.value,
-        )  # fmt: skip
+        elif entity not in known:
+            return ()
+        good, drill = not judged.bad, bool(event.drill)
+        obs = Obs(event.time, True, good, event.id, judged.note, drill=drill, value=judged.value)
+        return ((entity, obs),)
 
     def levels(self, entity: str, ctx: Context) -> Iterable[Level]:
         return (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from streams.signals.context import Context
-from streams.signals.lines import Judged, SampleDetector, Told
+from streams.signals.lines import WELL, Judged, SampleDetector, Told
 from streams.signals.timeline import Spell
 from topics.payloads import Gpu
 
@@ -67,7 +67,7 @@ class RemapExhausted(SampleDetector):
             return Judged(True, float(remapped), "rows")
         if low >= ctx.value(self.signal, "banks_low", data.gpu_uuid):
             return Judged(True, float(low), "low")
-        return Judged(False)
+        return WELL
 
     def told(self, entity: str, spell: Spell, ctx: Context) -> Told:
         worst = {note for _, note in spell.notes}

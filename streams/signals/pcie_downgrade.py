@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from streams.signals.beside import under_load
 from streams.signals.context import Context
-from streams.signals.lines import Judged, SampleDetector, Told
+from streams.signals.lines import WELL, Judged, SampleDetector, Told
 from streams.signals.timeline import Spell
 from topics.payloads import Gpu
 
@@ -32,7 +32,7 @@ class PcieDowngrade(SampleDetector):
             if not under_load(data, ctx):
                 return None  # what it would do under load can't be told
             return Judged(True, float(gen), f"generation {gen} of {best}")
-        return Judged(False)
+        return WELL
 
     def hold(self, entity: str, ctx: Context) -> int:
         return ctx.ns(self.signal, "hold")

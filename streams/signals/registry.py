@@ -63,6 +63,7 @@ BY_NAME: Final = {d.name: d for d in DETECTORS}
 SIGNALS: Final[tuple[str, ...]] = tuple(s for d in DETECTORS for s in d.signals)
 
 SAME_GPU: Final = "gpu, as before"
+NUMBERED: Final = "anything with a sequence number"
 STEADY: Final = tuple(d.name for d in DETECTORS if d.steady)
 
 ByKind = Mapping[str, tuple[Detector[Any, Any], ...]]
@@ -72,5 +73,6 @@ def active(thresholds: Effective) -> ByKind:
     """Per raw kind the detectors that are not switched off altogether."""
     on = [d for d in DETECTORS if any(thresholds.mode(s) != "off" for s in d.signals)]
     table = {kind: tuple(d for d in on if kind in d.kinds) for kind in {k for d in on for k in d.kinds}}
+    table[NUMBERED] = tuple(d for d in on if isinstance(d, EventLoss))
     table[SAME_GPU] = tuple(d for d in table.get("gpu", ()) if not d.steady)
     return table

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from streams.signals.beside import Sampled
 from streams.signals.context import Context
-from streams.signals.lines import Judged, SampleDetector, Told
+from streams.signals.lines import WELL, Judged, SampleDetector, Told
 from streams.signals.timeline import Spell
 from topics.payloads import Gpu
 
@@ -32,12 +32,12 @@ class Straggler(SampleDetector):
     def judge(self, data: Gpu, ctx: Context) -> Judged | None:
         own = ctx.beside.own(data.gpu_uuid)
         if own is None or own.job is None:
-            return Judged(False)
-        clock, power = ctx.beside.best(own)
+            return WELL
+        clock, power, _ = ctx.beside.best(own)
         if (own.clock or clock) >= clock * (1 - ctx.value(self.signal, "clock", data.gpu_uuid)) and (
             own.power or power
         ) >= power * (1 - ctx.value(self.signal, "power", data.gpu_uuid)):
-            return Judged(False)
+            return WELL
         peers = [p for p in ctx.beside.peers(own, ctx.ns("general", "peer_sample_age")) if p.job == own.job]
         if len(peers) < MIN_PEERS:
             return None
@@ -46,7 +46,7 @@ class Straggler(SampleDetector):
             share = _behind(read(own), [v for p in peers if (v := read(p)) is not None], limit)
             if share is not None:
                 return Judged(True, round(share, 3), what)
-        return Judged(False)
+        return WELL
 
     def hold(self, entity: str, ctx: Context) -> int:
         return ctx.ns(self.signal, "hold")

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 from streams.signals.context import Context
 from streams.signals.history import History
-from streams.signals.lines import Judged, SampleDetector, Told
+from streams.signals.lines import WELL, Judged, SampleDetector, Told
 from streams.signals.timeline import Spell
 from topics.payloads import Gpu
 
@@ -33,13 +33,15 @@ class ThermalGradient(SampleDetector):
             history = ctx.gradients[data.gpu_uuid] = History()
         usual = history.median(int(ctx.value(self.signal, "history_samples")))
         over_usual = None if usual is None else own.gradient - usual
-        if not _exceeds(over_usual, ctx.value(self.signal, "over_history", data.gpu_uuid)):
+        limit = ctx.value(self.signal, "over_peers", data.gpu_uuid)
+        near_the_best = own.gradient - ctx.beside.best(own).gradient < limit and over_usual is None
+        if near_the_best or not _exceeds(over_usual, ctx.value(self.signal, "over_history", data.gpu_uuid)):
             history.add(own.gradient)
-            return Judged(False)
+            return WELL
         age = ctx.ns("general", "peer_sample_age")
         peers = [p.gradient for p in ctx.beside.peers(own, age) if p.gradient is not None]
         over_peers = own.gradient - median(peers) if len(peers) >= MIN_PEERS else None
-        bad = _exceeds(over_peers, ctx.value(self.signal, "over_peers", data.gpu_uuid))
+        bad = _exceeds(over_peers, limit)
         bad = bad and not (over_peers is None and over_usual is None)
         if not bad:
             history.add(own.gradient)

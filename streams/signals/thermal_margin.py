@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from streams.signals.context import Context
-from streams.signals.lines import Judged, SampleDetector, Told
+from streams.signals.lines import WELL, Judged, SampleDetector, Told
 from streams.signals.timeline import Spell
 from topics.payloads import Gpu
 
@@ -24,7 +24,7 @@ class ThermalMargin(SampleDetector):
         if memory and memory >= ctx.value(self.signal, "memory_at_most", data.gpu_uuid):
             return Judged(True, memory, "memory")
         if margin is None or core is None:
-            return Judged(False) if memory else None
+            return WELL if memory else None
         warm = core >= ctx.value(self.signal, "believed_from", data.gpu_uuid)
         return Judged(warm and margin <= ctx.value(self.signal, "margin", data.gpu_uuid), margin, "core")
 
