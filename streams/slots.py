@@ -132,9 +132,8 @@ class Slots:
         heard = max(slot.fired, self._taken_over())
         before = slot.facts(since, heard) if since <= heard else []
         slot.state = state
-        after = slot.facts(since, max(upto, heard))
-        if slot.fired < since - 1:  # deadlines that have passed, but whose timer has not come yet
-            after = slot.facts(slot.fired + 1, since - 1) + after
+        # from `fired` on, too: deadlines that have passed, but whose timer has not come yet
+        after = slot.facts(min(since, slot.fired + 1), max(upto, heard))
         facts = slot.corrections.told(before, after, slot.fired)
         slot.told_until(upto)
         return facts if heard <= upto else [f for f in facts if f.time <= upto or f.corrects]
