@@ -425,6 +425,11 @@ class Check(Payload):
     group: list[str] | None = None
     message: str
     evidence: str | None = None
+    started: Timestamp | None = None
+    """When it began; the event's time is its end. A pass vouches only for what it saw, from here on."""
+    part_of: str | None = None
+    """The run that this is one check of: its failure is the node's, its pass vouches for nothing else.
+    Absent on the verdict of a whole suite."""
 
 
 class Operator(Payload):

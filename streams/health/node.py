@@ -57,12 +57,15 @@ class HealthBook:
             yield from self._move(new, fact.time)
 
     def check(self, event: Event[Check]) -> Iterator[Event[Health]]:
-        """Errors and aborted checks say nothing about the node."""
+        """Errors and aborted checks say nothing about the node; one check of a suite that passed says
+        nothing about the rest of it."""
         data = event.data
         if data.verdict not in {"pass", "fail"} or event.drill:
             return
         passed = data.verdict == "pass"
-        new = machine.with_check(self.value, passed, event.time)
+        new = self.value
+        if not passed or data.part_of is None:
+            new = machine.with_check(new, passed, (passed and data.started) or event.time)
         key = ("check", data.check)
         if passed:
             new = machine.without_condition(new, key, event.time)
