@@ -13,6 +13,7 @@ from yarl import URL
 from streams.engine import fetchcodec
 from streams.engine.api import Processor
 from streams.engine.engine import Engine
+from streams.engine.metrics import Sensor
 from streams.engine.monitor import QuietMonitor
 from streams.engine.recovery import SafeTableManager
 from streams.engine.table import CHANGELOG_CONFIG, StateTable
@@ -42,10 +43,10 @@ class RawSchema(faust.Schema):  # type: ignore[misc]
         return decode
 
 
-def create_app(processor: Processor, settings: EngineSettings) -> Engine:
+def create_app(processor: Processor, settings: EngineSettings, sensor: Sensor | None = None) -> Engine:
     """The engine of a core, with its Faust app in `.app`. Nothing is started or connected yet."""
     fetchcodec.install()
-    engine = Engine(processor, settings)
+    engine = Engine(processor, settings, sensor)
     # Names this process in the group; a static member must keep its name, others must not share one.
     identity = settings.instance_id or f"{socket.gethostname()}-{os.getpid()}"
     app = EngineApp(

@@ -15,7 +15,7 @@ from streams.engine.deadletters import Letters
 from streams.engine.errors import OwnershipError
 from streams.engine.ledger import Ledger, Record, Step
 from streams.engine.memory import tidy
-from streams.engine.metrics import Latency
+from streams.engine.metrics import Latencies, Latency, Sensor
 from streams.engine.outbox import Message, Outbox, partition_of, to_messages
 from streams.engine.pipeline import Effect, Pipeline
 from streams.engine.table import StateTable
@@ -38,13 +38,18 @@ class Engine:
     app: Any
     table: StateTable
 
-    def __init__(self, processor: Processor, settings: EngineSettings) -> None:
+    def __init__(
+        self, processor: Processor, settings: EngineSettings, sensor: Sensor | None = None
+    ) -> None:
         self.processor = processor
+        self.sensor = sensor
         self.settings = settings
         self.group = f"{settings.prefix}{processor.name}"
         self.letters = Letters(settings.cluster, processor.name)
         self.ledger = Ledger(processor, self.letters)
         self.latency = Latency()
+        self.event_lag = Latencies()
+        self.output_latency = Latencies()
         self.vitals = Vitals(settings)
         self.sources = {settings.prefix + name: name for name in processor.sources}
         self.partitions: int | None = None
@@ -102,6 +107,9 @@ class Engine:
         async with self._turn:
             now = time.time_ns()
             step = self.ledger.apply(record, now, home)
+            if step.newest:
+                self.event_lag.observe(record.topic, step.newest, now)
+            self._told(step, now)
             deliveries = await self._send(step, message)
         if record.timestamp is not None:
             self.latency.observe((now - record.timestamp) / NS_PER_S)
@@ -116,7 +124,9 @@ class Engine:
         async with self._turn:
             if not self.ready:  # it changed while we waited
                 return
-            deliveries = await self._send(Step(self.ledger.on_due(now)))
+            step = Step(self.ledger.on_due(now))
+            self._told(step, now)
+            deliveries = await self._send(step)
         if deliveries:
             await self.pipeline.put(Effect(deliveries))
 
@@ -213,6 +223,12 @@ class Engine:
 
     def _source_partitions(self) -> list[TP]:
         return [tp for tp in self.app.consumer.assignment() if tp.topic in self.sources]
+
+    def _told(self, step: Step, now: int) -> None:
+        for output in step.outputs:
+            self.output_latency.observe(output.topic, step.newest or output.event.time, now)
+        if self.sensor is not None and step.outputs:
+            self.sensor.sent(step.outputs, now)
 
     async def _send(self, step: Step, message: Any = None) -> list[asyncio.Future[Any]]:
         if step.move_to is not None:

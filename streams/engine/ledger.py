@@ -47,6 +47,8 @@ class Step:
     outputs: Sequence[Output] = ()
     write: Write | None = None
     move_to: int | None = None
+    newest: int = 0
+    """Event time of the newest event applied, in nanoseconds; 0 when none was."""
 
 
 NO_STEP = Step()
@@ -57,7 +59,6 @@ class Counts:
     """What a scrape shows; plain integers, since they are touched for every record."""
 
     records: int = 0
-    events: int = 0
     duplicates: int = 0
     tombstones: int = 0
     misplaced: int = 0
@@ -68,6 +69,8 @@ class Counts:
     """Output events by topic."""
     fired: int = 0
     """Outputs that came from timers."""
+    events: dict[str, int] = field(default_factory=dict)
+    """Events applied by source topic."""
 
 
 @dataclass(slots=True)
@@ -123,19 +126,21 @@ class Ledger:
             return Step(outputs=(self._dead(record, [exc]),))
         outputs: list[Output] = [self._dead(record, errors)] if errors else []
         write: Write | None = None
+        newest = 0
         if events:
-            counts.events += len(events)
+            counts.events[record.topic] = counts.events.get(record.topic, 0) + len(events)
+            newest = max(event.time for event in events)
             source = SourceRef(record.topic, record.partition, record.offset, record.timestamp)
             effects = self.processor.on_record(key, source, events, now)
             outputs += effects.outputs
             if effects.delete:
                 del self._held[key]
-                return Step(outputs, Write(record.partition, key.encode(), None))
+                return Step(outputs, Write(record.partition, key.encode(), None), newest=newest)
             held.stamps[record.topic] = record.offset
             if effects.state is not None:
                 epoch = self.epochs.get(record.partition, 0)
                 write = Write(record.partition, key.encode(), pack(epoch, held.stamps, effects.state))
-        return Step(outputs, write)
+        return Step(outputs, write, newest=newest)
 
     def on_due(self, now: int) -> Sequence[Output]:
         """The outputs of every passed deadline. Raises `RuntimeError` for a core that keeps one of them,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from streams.engine.api import Output
+from topics.time import NS_PER_S
 
 if TYPE_CHECKING:
     from streams.engine.engine import Engine
@@ -36,6 +39,34 @@ class Latency:
         return out
 
 
+class Sensor(Protocol):
+    """What a core's own metrics are taken by: it sees what goes out and is asked when somebody scrapes, both
+    on the worker's event loop. It changes nothing and must not raise."""
+
+    def sent(self, outputs: Sequence[Output], now: int) -> None: ...
+
+    def collect(self) -> Iterator[Metric]: ...
+
+
+class Latencies:
+    """How long after the fact something happened here, by topic. A clock that is ahead counts as no time."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, Latency] = {}
+
+    def observe(self, topic: str, fact: int, now: int) -> None:
+        known = self.of.get(topic)
+        if known is None:
+            known = self.of[topic] = Latency()
+        known.observe(max(0, now - fact) / NS_PER_S)
+
+    def family(self, name: str, about: str) -> HistogramMetricFamily:
+        family = HistogramMetricFamily(name, about, labels=["topic"])
+        for topic, latency in sorted(self.of.items()):
+            family.add_metric([topic], latency.buckets(), latency.sum)
+        return family
+
+
 class EngineCollector(Collector):
     """`lag` is the number of records that wait in the source topics, None while unknown."""
 
@@ -47,7 +78,6 @@ class EngineCollector(Collector):
         engine, counts = self._engine, self._engine.ledger.counts
         simple = {
             "records": ("Records read from source topics", counts.records),
-            "events": ("Events applied", counts.events),
             "duplicates": ("Records skipped because they had been applied", counts.duplicates),
             "tombstones": ("Tombstones read", counts.tombstones),
             "misplaced": ("Records moved to the partition of their key", counts.misplaced),
@@ -56,6 +86,10 @@ class EngineCollector(Collector):
         }
         for name, (about, value) in simple.items():
             yield CounterMetricFamily(f"faultwire_engine_{name}", about, value=value)
+        events = CounterMetricFamily("faultwire_engine_events", "Events applied", labels=["topic"])
+        for topic, count in sorted(counts.events.items()):
+            events.add_metric([topic], count)
+        yield events
         dead = CounterMetricFamily("faultwire_engine_dead_letters", "Records not read", labels=["reason"])
         for reason, count in sorted(counts.dead.items()):
             dead.add_metric([reason], count)
@@ -69,6 +103,13 @@ class EngineCollector(Collector):
         )
         latency.add_metric([], engine.latency.buckets(), engine.latency.sum)
         yield latency
+        yield engine.event_lag.family(
+            "faultwire_engine_event_lag_seconds", "From the time of a record's newest event to the core"
+        )
+        yield engine.output_latency.family(
+            "faultwire_engine_output_latency_seconds",
+            "From the time of the event that caused it, or of its own deadline, to an output on its way",
+        )
         gauges = {
             "keys": ("Keys held", len(engine.ledger)),
             "inflight": ("Records whose effects are on their way", engine.pipeline.inflight),
@@ -80,9 +121,23 @@ class EngineCollector(Collector):
             yield GaugeMetricFamily("faultwire_engine_lag_records", "Records waiting to be read", value=lag)
 
 
+class SensorCollector(Collector):
+    def __init__(self, sensor: Sensor) -> None:
+        self._sensor = sensor
+
+    def collect(self) -> Iterator[Metric]:
+        return self._sensor.collect()
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: registering must not ask a core that is not there yet."""
+        return iter(())
+
+
 def registry(engine: Engine, lag: Callable[[], int | None]) -> CollectorRegistry:
     found = CollectorRegistry()
     found.register(EngineCollector(engine, lag))
+    if engine.sensor is not None:
+        found.register(SensorCollector(engine.sensor))
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=found)
     return found

@@ -13,6 +13,7 @@ from streams.engine.app import create_app
 from streams.engine.engine import Engine
 from streams.engine.health import Health
 from streams.engine.memory import Memory
+from streams.engine.metrics import Sensor
 from streams.engine.preflight import Preflight
 from streams.engine.vitals import Watchdog
 from streams.settings import EngineSettings
@@ -28,14 +29,14 @@ QUIET_LOGGERS: Final = (
 """They write many lines a second at INFO; a subclass of Faust's classes logs under our module's name."""
 
 
-def run_worker(processor: Processor, settings: EngineSettings) -> int:
+def run_worker(processor: Processor, settings: EngineSettings, sensor: Sensor | None = None) -> int:
     """Run until SIGTERM or SIGINT (0) or until anything goes wrong (1); returns the exit code. Blocks, and
     wants the main thread. The process must not live on afterwards with other work."""
     for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    engine = create_app(processor, settings)
+    engine = create_app(processor, settings, sensor)
     worker = make_worker(engine, loop)
     Watchdog(engine.vitals, lambda: bool(worker.should_stop), settings.stop_timeout_s).start()
     try:
