@@ -9,7 +9,7 @@ records through the job's own partition.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, cast
 
 from correlator.attribution.engine import examine, publish
@@ -134,6 +134,10 @@ class JobProcessor:
         self._ticked.pop(key, None)
 
     # -- inside ----------------------------------------------------------------------------------------
+    def jobs(self) -> Iterable[JobState]:
+        """The jobs held here, to look at and not to change."""
+        return self._jobs.values()
+
     def view(self, job_id: str, number: int, now: int) -> AttemptView | None:
         """An attempt as it is known, for whoever wants to explain it."""
         job = self._jobs.get(job_id)

@@ -5,7 +5,7 @@ Deterministic: no clock, no I/O. One value per node; deadlines of all nodes in o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 import orjson
@@ -110,6 +110,10 @@ class NodeProcessor:
 
     def __len__(self) -> int:
         return len(self._nodes)
+
+    def nodes(self) -> Iterable[tuple[str, Node]]:
+        """The keys held here with what is known of them, to look at and not to change."""
+        return self._nodes.items()
 
     def _node(self, key: str, cluster: str) -> Node:
         known = self._thresholds.get(cluster)

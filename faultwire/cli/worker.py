@@ -11,6 +11,7 @@ from faultwire.cli.common import settings
 if TYPE_CHECKING:
     from faultwire.settings import Settings
     from streams.engine.api import Processor
+    from streams.engine.metrics import Sensor
 
 _Port = Annotated[
     int | None,
@@ -36,9 +37,11 @@ def streams(health_port: _Port = None, bootstrap: _Bootstrap = None) -> None:
     in Kafka. Exit code 0 after SIGTERM, 1 when anything went wrong: nothing unfinished is committed.
     """
     told = settings(engine__health_port=health_port, kafka__bootstrap=bootstrap)
+    from streams.metrics import FleetMetrics
     from streams.processor import NodeProcessor
 
-    _run(NodeProcessor(told.streams), told)
+    processor = NodeProcessor(told.streams)
+    _run(processor, told, FleetMetrics(processor))
 
 
 def correlator(health_port: _Port = None, bootstrap: _Bootstrap = None) -> None:
@@ -48,12 +51,14 @@ def correlator(health_port: _Port = None, bootstrap: _Bootstrap = None) -> None:
     (correlator.policy) says otherwise.
     """
     told = settings(engine__health_port=health_port, kafka__bootstrap=bootstrap)
+    from correlator.metrics import VerdictMetrics
     from correlator.processor import JobProcessor
 
-    _run(JobProcessor(told.correlator), told)
+    processor = JobProcessor(told.correlator)
+    _run(processor, told, VerdictMetrics(processor))
 
 
-def _run(processor: Processor, told: Settings) -> None:
+def _run(processor: Processor, told: Settings, sensor: Sensor) -> None:
     from streams.engine.worker import run_worker
 
-    raise typer.Exit(run_worker(processor, told.engine))
+    raise typer.Exit(run_worker(processor, told.engine, sensor))

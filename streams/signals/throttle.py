@@ -118,7 +118,7 @@ class ThrottleDetector(Detector[ThrottleState, ThrottleObs]):
     def facts(self, entity: str, state: ThrottleState, start: int, end: int, ctx: Context) -> list[Fact]:
         gpu, reason = entity.split(" ")
         out: list[Fact] = []
-        ledger = self._ledger(state)
+        ledger = ledger_of(state)
         spell = state.line.spells[-1] if state.line.spells else None
         for window, least, severity, variant in rules(reason, ctx, gpu.removeprefix("gpu/")):
             if ledger.bad_until(end) < least:
@@ -141,7 +141,7 @@ class ThrottleDetector(Detector[ThrottleState, ThrottleObs]):
 
     def next_due(self, entity: str, state: ThrottleState, after: int, ctx: Context) -> int | None:
         gpu, reason = entity.split(" ")
-        ledger = self._ledger(state)
+        ledger = ledger_of(state)
         due: list[int] = []
         for window, least, _, _ in rules(reason, ctx, gpu.removeprefix("gpu/")):
             if ledger.open_since is None and ledger.bad_until(after) < least:
@@ -156,9 +156,6 @@ class ThrottleDetector(Detector[ThrottleState, ThrottleObs]):
         """The counter's blocks are few; a mask may have changed for hours."""
         return state.line.hints if state.counted is None else None
 
-    def _ledger(self, state: ThrottleState) -> Ledger:
-        return state.counted if state.counted is not None else state.line.bad_time
-
     def dump(self, state: ThrottleState) -> Any:
         return [state.line.dump(), state.counted and state.counted.dump(), state.drill]
 
@@ -168,9 +165,14 @@ class ThrottleDetector(Detector[ThrottleState, ThrottleObs]):
 
     def forgettable(self, state: ThrottleState, ctx: Context) -> bool:
         longest = max(WINDOWS_S.values()) * 10**9
-        blocks = self._ledger(state).blocks
+        blocks = ledger_of(state).blocks
         quiet = not blocks or blocks[-1][1] < ctx.oldest - longest
         return quiet and state.line.resolved.good is True and state.line.spell is None
+
+
+def ledger_of(state: ThrottleState) -> Ledger:
+    """The throttled time: by the driver's counter where there is one, else by the mask."""
+    return state.counted if state.counted is not None else state.line.bad_time
 
 
 def rules(reason: str, ctx: Context, gpu: str) -> list[tuple[int, int, Severity, int]]:
