@@ -139,7 +139,7 @@ class _Reign(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
             return
         try:
             await self._journal.take_over()
-        except (KafkaError, OSError) as exc:  # aiokafka would only log it
+        except (FencedError, KafkaError, OSError) as exc:  # aiokafka would only log it
             self._failed = exc
             return
         self._c.active = True

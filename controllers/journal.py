@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 TRANSACTION_TIMEOUT_MS: Final = 15_000
 WRITE_WITHIN_S: Final = 20.0
 """A broker that takes longer counts as away: the session ends and begins anew."""
+START_WITHIN_S: Final = 2.0
+"""A producer that is not wanted any more may come up before it is stopped; a broker that is away must not
+hold us longer."""
 _HEADERS: Final = [("content-type", EVENT_CONTENT_TYPE)]
 
 Offsets = Mapping[TopicPartition, int]
@@ -51,6 +54,7 @@ class Journal:
     """Set whenever the hold changed."""
     _consumer: AIOKafkaConsumer | None = None
     _producer: AIOKafkaProducer | None = None
+    _starting: asyncio.Task[None] | None = None
     _tail: asyncio.Task[None] | None = None
     _ours: bool = False
     """We wrote everything since; what is read back is not newer than what we know."""
@@ -83,7 +87,7 @@ class Journal:
 
     async def take_over(self) -> None:
         """Fence off whoever wrote under this name before, and know everything that was written, but nothing
-        that was only meant to be."""
+        that was only meant to be. Raises `FencedError` when `step_back` came in between."""
         await self.step_back()
         producer = AIOKafkaProducer(
             bootstrap_servers=self.bootstrap,
@@ -94,17 +98,27 @@ class Journal:
             **self.options,
         )
         self._producer = producer  # so that it is stopped also when it never came up
-        await producer.start()
-        await self._read_again()
+        self._starting = asyncio.create_task(producer.start())
+        await asyncio.wait((self._starting,))
+        if self._producer is producer:
+            self._starting.result()
+            await self._read_again()
+        if self._producer is not producer:
+            raise FencedError(f"{self.name} stepped back while it took over")
         self._ours = True
 
     async def step_back(self) -> None:
         """Write no more."""
         self._ours = False
         producer, self._producer = self._producer, None
+        starting, self._starting = self._starting, None
         self._state, self._trail, self._offsets = [], [], {}
         if producer is None:
             return
+        if starting is not None:  # one that is stopped while it starts comes up after it was stopped
+            await asyncio.wait((starting,), timeout=START_WITHIN_S)
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
         async with self._writing:  # a transaction whose producer stops in its middle never ends
             with suppress(KafkaError, OSError):
                 await producer.stop()

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -21,6 +22,7 @@ from docker.errors import DockerException
 from faultwire.broker import docker
 from faultwire.broker.cluster import Cluster, free_ports
 from faultwire.broker.errors import NoBrokerError
+from faultwire.logs import QUIET
 from tests.kafka import Kafka
 from tests.slurm import NoSlurmError, SlurmCluster
 
@@ -117,3 +119,16 @@ def slurm(slurm_cluster: SlurmCluster) -> SlurmCluster:
     """The cluster with an empty queue and every node in service."""
     slurm_cluster.reset()
     return slurm_cluster
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """The command line sets up the root logger; what a test's command set up must not outlive the test."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    levels = {name: logging.getLogger(name).level for name in QUIET}
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name, before in levels.items():
+        logging.getLogger(name).setLevel(before)

@@ -6,6 +6,7 @@ never completes, and a stop that hangs. Ending is safe at any moment: Kafka has 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -115,6 +116,7 @@ class Watchdog(threading.Thread):
     def _finish(self, why: str) -> bool:
         log.critical("worker ends itself: %s", why)
         for handler in logging.getLogger().handlers:
-            handler.flush()
+            with contextlib.suppress(OSError, ValueError):  # a full disk must not keep it alive
+                handler.flush()
         self._end(1)
         return True

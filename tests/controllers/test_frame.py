@@ -203,12 +203,12 @@ async def test_of_two_one_acts_and_the_other_takes_over(kafka: Kafka, catalogue:
         jobs = [restart(job, f"n{job}") for job in range(20)]
         await kafka.send_events(f"{catalogue}actions", jobs[:10])
         await trail(kafka, catalogue, ended(10), within_s=40)
-        assert (one.active, two.active) == (True, False)
+        await until(lambda: (one.active, two.active) == (True, False), "the first acts", within_s=60)
         assert not second.calls
     async with joined(second, kafka, catalogue) as two:
         await kafka.send_events(f"{catalogue}actions", jobs[10:])
         await trail(kafka, catalogue, ended(20), within_s=40)
-        assert two.active
+        await until(lambda: two.active, "the second acts", within_s=60)
     assert set(world.done.values()) == {1}
     assert len(world.restarts) == 20
 

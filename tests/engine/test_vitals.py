@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import logging
+
 from streams.engine.vitals import GRACE_S, Vitals, Watchdog
 from streams.settings import EngineSettings
 
@@ -98,5 +101,19 @@ def test_a_stop_that_hangs_is_cut_short() -> None:
     dog, ended = watchdog(alive(Clock()), stopping=True)
     assert not dog.check(0)
     assert not dog.check(19)
+    assert dog.check(21)
+    assert ended == [1]
+
+
+def test_a_log_that_can_not_be_written_does_not_keep_a_dead_worker_alive() -> None:
+    class Broken(logging.StreamHandler[io.StringIO]):
+        def emit(self, record: logging.LogRecord) -> None:
+            pass
+
+    handler, root = Broken(io.StringIO()), logging.getLogger()
+    handler.stream.close()
+    root.addHandler(handler)
+    dog, ended = watchdog(alive(Clock()), stopping=True)
+    assert not dog.check(0)
     assert dog.check(21)
     assert ended == [1]
