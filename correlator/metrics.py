@@ -45,6 +45,10 @@ class VerdictMetrics:
             elif isinstance(data, Action):
                 self._actions[data.action, _word(data.dry_run)] += 1
 
+    def walk(self) -> Iterator[None]:
+        """Nothing to prepare: attempts are few beside nodes."""
+        return iter(())
+
     def collect(self) -> Iterator[Metric]:
         attributions = CounterMetricFamily(
             "faultwire_attributions", "Verdict revisions told.", labels=("phase", "domain", "subdomain")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import web
 from mode import Service
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from streams.engine.metrics import registry
+from streams.engine.metrics import Taken, registry
 
 if TYPE_CHECKING:
     from streams.engine.engine import Engine
@@ -32,6 +33,7 @@ class Health(Service):  # type: ignore[misc]
         self._engine = engine
         self._registry = registry(engine, lambda: engine.vitals.lag)
         self._runner: web.AppRunner | None = None
+        self._scrape = asyncio.Lock()
 
     async def on_start(self) -> None:
         app = web.Application()
@@ -81,6 +83,11 @@ class Health(Service):  # type: ignore[misc]
         return web.Response(status=200 if ready else 503, text="ready\n" if ready else "not ready\n")
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(
-            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
-        )
+        """Records go first: states are looked at in slices, and the text is written on another thread."""
+        async with self._scrape:
+            if (sensor := self._engine.sensor) is not None:
+                for _ in sensor.walk():
+                    await asyncio.sleep(0)
+            taken = cast("CollectorRegistry", Taken(self._registry.collect()))
+            body = await asyncio.to_thread(generate_latest, taken)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})

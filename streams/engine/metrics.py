@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -44,6 +44,10 @@ class Sensor(Protocol):
     on the worker's event loop. It changes nothing and must not raise."""
 
     def sent(self, outputs: Sequence[Output], now: int) -> None: ...
+
+    def walk(self) -> Iterator[None]:
+        """Look at the core's states for the next `collect`; each yield lets other work go first."""
+        ...
 
     def collect(self) -> Iterator[Metric]: ...
 
@@ -131,6 +135,16 @@ class SensorCollector(Collector):
     def describe(self) -> Iterator[Metric]:
         """Nothing: registering must not ask a core that is not there yet."""
         return iter(())
+
+
+class Taken:
+    """Families as they were at one moment, to be written out elsewhere."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = list(families)
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
 
 
 def registry(engine: Engine, lag: Callable[[], int | None]) -> CollectorRegistry:
