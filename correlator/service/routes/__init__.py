@@ -1,0 +1,1 @@
+"""The routes, by what they need: nothing, the scope read, the scope submit, the scope operate."""
