@@ -18,8 +18,9 @@ from aiokafka.errors import KafkaError
 
 from controllers.actuator import Actuator, ActuatorError
 from controllers.journal import FencedError, Journal
-from controllers.judge import judge
+from controllers.judge import held_by, judge
 from controllers.limits import Entry, Excess, Ledger, Standing
+from controllers.metrics import ControllerMetrics
 from controllers.one_active import oldest_member
 from controllers.records import Writer, action_of
 from controllers.settings import ControlSettings
@@ -63,6 +64,12 @@ class Controller:
         self._since = time.time_ns()
         self.active = False
         """Whether this is the one that acts."""
+        self.metrics = ControllerMetrics(actuator.name)
+        self._journal: Journal | None = None
+        """Of the present session."""
+        self.metrics.show("active", lambda: float(self.active))
+        self.metrics.show("hold", lambda: float(self._held()))
+        self.metrics.show("in_progress", lambda: float(self._in_progress()))
 
     @property
     def group(self) -> str:
@@ -80,6 +87,7 @@ class Controller:
                         failures = 0
                     pause = AGAIN_AFTER_S[min(failures, len(AGAIN_AFTER_S) - 1)]
                     failures += 1
+                    self.metrics.failed()
                     log.warning("stepping back, again in %.1f s: %s", pause, exc)
                     await asyncio.sleep(pause)
         finally:
@@ -89,6 +97,8 @@ class Controller:
         """One membership of the group, to its end by an error."""
         async with AsyncExitStack() as stack:
             journal = Journal(self._actuator.name, self._bootstrap, self._prefix, self.group, self._options)
+            journal.on_trail = self.metrics.told
+            self._journal = journal
             stack.push_async_callback(journal.close)
             await journal.follow()
             topic = kafka_name("actions", self._prefix)
@@ -110,6 +120,13 @@ class Controller:
             stack.push_async_callback(reign.end)
             await consumer.start()
             await reign.serve()
+
+    def _held(self) -> bool:
+        return self._journal is not None and held_by(self._journal.hold, self._clock()) is not None
+
+    def _in_progress(self) -> int:
+        known = [] if self._journal is None else list(self._journal.undertakings.values())
+        return sum(undertaking.data.phase == "begun" for undertaking in known)
 
 
 class _Reign(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
@@ -198,6 +215,7 @@ class _Reign(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
         judgement = judge(event, now, undertakings, self._c._settings.enabled, self._journal.hold)
         if judgement.outcome == "repeated" or event.data.expires + OLD_NEWS_NS < now:
             return self._journal.stage(offsets=offsets)
+        self._c.metrics.decided(event, now)
         if judgement.outcome != "act":
             return self._not(event, judgement.outcome, judgement.why, offsets)
         if not self._c._actuator.steps(event):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -52,6 +52,8 @@ class Journal:
     hold: Hold | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set whenever the hold changed."""
+    on_trail: Callable[[Sequence[Event[Audit]]], None] = lambda _: None
+    """Told of every entry of the trail, before the broker has it."""
     _consumer: AIOKafkaConsumer | None = None
     _producer: AIOKafkaProducer | None = None
     _starting: asyncio.Task[None] | None = None
@@ -145,6 +147,7 @@ class Journal:
         """Hold it true from now on, and write it with the next `flush`."""
         self._state += state
         self._trail += trail
+        self.on_trail(trail)
         self._offsets.update(offsets or {})
         for event in state:
             if isinstance(event.data, Undertaking):

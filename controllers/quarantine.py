@@ -20,6 +20,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
+from controllers.metrics import ControllerMetrics
 from topics import ids
 from topics.catalog import DEFAULT_PREFIX, kafka_name
 from topics.derived import Action, ActionName, Guard, Health
@@ -122,6 +123,9 @@ class QuarantineKeeper:
         self._prefix = prefix
         self._dry_run = dry_run
         self._options = dict(options or {})
+        self.metrics = ControllerMetrics("quarantine")
+        self.metrics.show("active", lambda: float(self._listening))
+        self._listening = False
 
     async def run(self) -> None:
         """Until cancelled; a broker that is away is waited for."""
@@ -129,6 +133,7 @@ class QuarantineKeeper:
             try:
                 await self._session()
             except (KafkaError, OSError) as exc:
+                self.metrics.failed()
                 log.warning("again in 2 s: %s", exc)
                 await asyncio.sleep(2.0)
 
@@ -150,12 +155,18 @@ class QuarantineKeeper:
             )
             stack.push_async_callback(consumer.stop)
             await consumer.start()
+            self._listening = True
+            stack.callback(self._stopped)
             async for record in consumer:
                 if (action := self._read(record.value)) is not None:
                     topic = kafka_name("actions", self._prefix)
                     key = action.partitionkey.encode()
                     await producer.send_and_wait(topic, encode(action), key, headers=_HEADERS)
+                    self.metrics.asked(action.data.action)
                 await consumer.commit()
+
+    def _stopped(self) -> None:
+        self._listening = False
 
     def _read(self, value: bytes | None) -> Event[Action] | None:
         try:

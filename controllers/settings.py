@@ -32,5 +32,9 @@ class ControlSettings(BaseModel):
     mark: str = Field(default="faultwire", pattern=r"^[A-Za-z0-9_.-]{1,40}$")
     """How our own drains, taints and conditions are told from other people's."""
 
+    metrics_port: int | None = Field(default=None, ge=0, le=65535)
+    """Where `/metrics` is served; nowhere when absent."""
+    metrics_host: str = "127.0.0.1"
+
     slurm: SlurmSettings = SlurmSettings()
     kubernetes: KubernetesSettings = KubernetesSettings()
