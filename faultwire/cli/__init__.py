@@ -24,6 +24,7 @@ from faultwire.cli import (
     job,
     replay,
     signals,
+    simulate,
     topics,
     worker,
 )
@@ -111,6 +112,7 @@ for _module in (
     control,
     hold,
     signals,
+    simulate,
     health,
     broker,
     topics,
