@@ -19,6 +19,7 @@ from collectors.clock_sync import ClockSync
 from collectors.delivery.record import Outgoing, batches
 from collectors.levels import LevelBoard
 from collectors.reader import Position, Reader, SourceAbsentError, SourceError, Status
+from collectors.tally import Tally
 from topics import ids
 from topics.events import Event, make
 from topics.payloads import CollectorStatus, Heartbeat
@@ -89,6 +90,7 @@ class Agent:
     alive: Callable[[], None] = lambda: None
     """Called while the essential loops turn: feeds the service manager's watchdog."""
     emitted: Counter[str] = field(default_factory=Counter)
+    tally: Tally = field(default_factory=Tally)
     _sequence: Counter[str] = field(default_factory=Counter)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -151,6 +153,7 @@ class Agent:
             for event in events
         ]
         self.emitted.update(event.kind for event in events)
+        self.tally.take(events)
         self.sink.put(batches(stamped, source, position))
 
     def statuses(self) -> dict[str, CollectorStatus]:

@@ -17,6 +17,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from collectors.delivery.delivery import Delivery
+from collectors.tally import Tally
 
 if TYPE_CHECKING:
     from collectors.agent import Agent
@@ -60,9 +61,38 @@ class AgentMetrics(Collector):
         for key, port_state in agent.levels.ports.items():
             device, _, number = key.rpartition("/")
             up.add_metric([device, number], float(port_state == "ACTIVE"))
+            if port_state == "ACTIVE":
+                agent.tally.know((device, number))
         yield from (state, lost, read, events, up)
+        yield from _tallied(agent.tally, agent.stamps.now())
         if isinstance(agent.sink, Delivery):
             yield from _delivery(agent.sink)
+
+
+def _tallied(tally: Tally, now: int) -> Iterable[Metric]:
+    ports = ("device", "port")
+    down = CounterMetricFamily(
+        "faultwire_collector_port_downtime_seconds", "Seconds that a port was not ACTIVE.", labels=ports
+    )
+    moved = CounterMetricFamily(
+        "faultwire_collector_port_transitions", "Changes of a port's state.", labels=ports
+    )
+    for key, value in tally.downtime(now):
+        down.add_metric(key, value)
+        moved.add_metric(key, tally.transitions[key])
+    throttled = CounterMetricFamily(
+        "faultwire_collector_throttle_seconds",
+        "Seconds that a GPU's clocks were held down, by the driver's counter.",
+        labels=("UUID", "reason"),
+    )
+    for gpu, ns in sorted(tally.throttled.items()):
+        throttled.add_metric(gpu, ns / 1e9)
+    xids = CounterMetricFamily(
+        "faultwire_collector_xid_events", "XID records.", labels=("UUID", "xid", "severity")
+    )
+    for record, count in sorted(tally.xids.items()):
+        xids.add_metric(record, count)
+    yield from (down, moved, throttled, xids)
 
 
 def _delivery(delivery: Delivery) -> Iterable[Metric]:
