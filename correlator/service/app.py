@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from fastapi import FastAPI
 from fastapi.middleware.gzip import GZipMiddleware
 
-from correlator.service import page, problems
+from correlator.service import metrics, page, problems
 from correlator.service.auth import Tokens
 from correlator.service.limits import Limits
 from correlator.service.routes import probes, reading, streaming
@@ -57,6 +57,7 @@ def create_app(
     problems.install(app)
     for routes in (probes, reading, streaming):
         app.include_router(routes.router)
+    metrics.mount(app)
     page.mount(app)
     app.add_middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM)
     app.add_middleware(Limits, settings=settings, any_host=bool(tokens), clock=time.monotonic)

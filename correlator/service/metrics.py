@@ -1,26 +1,28 @@
-"""What the service says about itself on `/metrics`. Paths are counted by route, never by what was asked for.
-
-To mount it: `app.add_middleware(RequestMetrics, metrics=metrics)` and a route that answers with
-`exposition(metrics)`. The store and the streams of events are asked at the scrape.
+"""What the service says about itself on `/metrics`: requests by route, never by what was asked for; how far
+the store is behind the topics; who listens. `mount(app)` adds the route and the middleware.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any, Final
 
+from fastapi import FastAPI
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
-    Gauge,
     Histogram,
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from correlator.service.service import Service
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -30,16 +32,22 @@ NO_ROUTE: Final = "other"
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class ServiceMetrics:
-    """One registry a process. `events` counts what was read from the topics, by topic; `lag_s` is how far
-    behind the topics the store is, None while that is unknown."""
+def mount(app: FastAPI) -> None:
+    """Wants `app.state.service`."""
+    metrics = ServiceMetrics(app.state.service)
 
-    def __init__(
-        self,
-        events: Callable[[], Mapping[str, int]] = dict,
-        lag_s: Callable[[], float | None] = lambda: None,
-        streams: Callable[[], int] = lambda: 0,
-    ) -> None:
+    async def answer() -> Response:
+        body = await run_in_threadpool(generate_latest, metrics.registry)
+        return Response(body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    app.add_api_route("/metrics", answer, include_in_schema=False)
+    app.add_middleware(RequestMetrics, metrics=metrics)
+
+
+class ServiceMetrics:
+    """One registry a process."""
+
+    def __init__(self, service: Service) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "faultwire_service_requests",
@@ -54,29 +62,43 @@ class ServiceMetrics:
             buckets=BOUNDS_S,
             registry=self.registry,
         )
-        self.registry.register(_Read(events))
-        Gauge(
-            "faultwire_service_store_lag_seconds",
-            "How far the store is behind the topics; NaN while unknown.",
-            registry=self.registry,
-        ).set_function(lambda: _or_nan(lag_s()))
-        Gauge(
-            "faultwire_service_streams", "Streams of events that are open.", registry=self.registry
-        ).set_function(streams)
+        self.registry.register(_State(service))
         ProcessCollector(registry=self.registry)
 
 
-class _Read(Collector):
-    def __init__(self, events: Callable[[], Mapping[str, int]]) -> None:
-        self._events = events
+class _State(Collector):
+    """Asked at the scrape."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     def collect(self) -> Iterable[Metric]:
-        family = CounterMetricFamily(
-            "faultwire_service_events", "Events read into the store.", labels=["topic"]
+        service, feed = self._service, self._service.feed
+        yield GaugeMetricFamily(
+            "faultwire_service_current",
+            "1 while everything that stood on the topics is in the store.",
+            value=float(service.problem() is None),
         )
-        for topic, count in sorted(self._events().items()):
-            family.add_metric([topic], count)
-        yield family
+        yield GaugeMetricFamily(
+            "faultwire_service_streams", "Streams of events that are open.", value=service.hub.listeners
+        )
+        yield CounterMetricFamily(
+            "faultwire_service_events",
+            "Events that were new to the store.",
+            value=getattr(feed, "events", 0),
+        )
+        yield CounterMetricFamily(
+            "faultwire_service_unreadable",
+            "Records and events passed over because they do not follow the contract.",
+            value=getattr(feed, "unreadable", 0),
+        )
+        if feed is not None and feed.lag is not None:
+            yield GaugeMetricFamily(
+                "faultwire_service_lag_records", "Records that wait to be read.", value=feed.lag
+            )
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
 
 
 class RequestMetrics:
@@ -107,16 +129,7 @@ class RequestMetrics:
             self._metrics.requests.labels(_route(scope), method, str(code or 500)).inc()
 
 
-def exposition(metrics: ServiceMetrics) -> tuple[bytes, str]:
-    """Body and content type of `/metrics`."""
-    return generate_latest(metrics.registry), CONTENT_TYPE_LATEST
-
-
 def _route(scope: Scope) -> str:
     """The route's template, which bounds the label; known once the router has seen the request."""
     path = getattr(scope.get("route"), "path", None)
     return path if isinstance(path, str) else NO_ROUTE
-
-
-def _or_nan(value: float | None) -> float:
-    return float("nan") if value is None else value
