@@ -1,0 +1,50 @@
+// Everything about the thing under the pointer or the focus, in one place that does not move.
+import { html } from "../lib/ui.js";
+import { Drill, Severity } from "../parts/marks.js";
+import { entity } from "../text/entity.js";
+import { clock, duration, offset } from "../text/time.js";
+import { quantity } from "../text/words.js";
+import { spanLength } from "./lane.js";
+
+const ROLES = { active: "the verdict rests on it", interesting: "seen, but not the cause" };
+const MOST = 4;
+
+export function Inspector({ item, origin, budget }) {
+  if (!item) {
+    return html`<p class="inspect muted">Point at a bar or a mark, or press Tab and walk with the arrow keys. <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>Shift</kbd> with arrows moves, <kbd>0</kbd> shows the incident, <kbd>Enter</kbd> opens the evidence.</p>`;
+  }
+  return html`<div class="inspect" aria-live="off">${item.kind === "span" ? html`<${SpanFacts} span=${item} origin=${origin} budget=${budget} />` : html`<${MarkFacts} mark=${item} origin=${origin} />`}</div>`;
+}
+
+const at = (t, origin) => `${offset((t - origin) / 1000, 0.001)} (${clock(t, 3)})`;
+
+function SpanFacts({ span, origin, budget }) {
+  const over = span.signal === "port_outage" && budget ? (span.b - span.a) / 1000 - budget : null;
+  return html`
+    <b><${Severity} severity=${span.severity}>${span.title}<//></b>
+    <span><span class="mono">${span.node}</span>, ${entity(span.entity)}</span>
+    <span>from ${at(span.a, origin)}${span.open ? ", still going on" : ` to ${at(span.b, origin)}`}</span>
+    <span>${spanLength(span)}${span.open ? " so far" : ""}</span>
+    ${over !== null && html`<span>${over > 0 ? `${duration(over)} longer than NCCL waits` : `${duration(-over)} less than NCCL waits`}</span>`}
+    ${span.value != null && span.unit !== "s" && html`<span>${quantity(span.value, span.unit)}${span.threshold != null ? ` against ${quantity(span.threshold, span.unit)}` : ""}</span>`}
+    ${span.window_s && html`<span>in a window of ${duration(span.window_s)}</span>`}
+    ${span.level && html`<span>passed ${String(span.level).replaceAll("_", " ")}</span>`}
+    ${span.role && html`<span class="muted">${ROLES[span.role]}</span>`}
+    <${Drill} drill=${span.drill} />
+  `;
+}
+
+function MarkFacts({ mark, origin }) {
+  const lines = mark.more ?? [mark];
+  return html`
+    ${lines.slice(0, MOST).map((m) => html`
+      <div class="line">
+        <${Severity} severity=${m.severity}><span class="mono">${m.code}</span><//>
+        <span class="nowrap">${at(m.at, origin)}</span>
+        <span class="mono text">${m.text}</span>
+        ${m.userspace && html`<span class="tag" data-tone="drill">written by a program, not the kernel</span>`}
+        ${m.role && html`<span class="muted">${ROLES[m.role]}</span>`}
+      </div>`)}
+    ${lines.length > MOST && html`<span class="muted">and ${lines.length - MOST} more: zoom in to tell them apart</span>`}
+  `;
+}

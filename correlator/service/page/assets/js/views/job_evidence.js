@@ -1,0 +1,47 @@
+// What the verdict rests on, and what was seen but is not the cause, with the rule that said so.
+import { html } from "../lib/ui.js";
+import { Icon } from "../parts/icons.js";
+import { Empty } from "../parts/notices.js";
+import { Panel } from "../parts/panel.js";
+import { href } from "../state/route.js";
+import { place } from "../text/entity.js";
+import { full, ms, offset } from "../text/time.js";
+import { plural } from "../text/words.js";
+
+const MOST = 40;
+const MOST_IDS = 3;
+
+export function Evidence({ verdict, origin }) {
+  if (!verdict) return html`<${Panel} id="evidence" title="Evidence"><${Empty} title="Nothing yet">Findings appear here when a verdict weighs them.<//><//>`;
+  const { active, interesting } = verdict;
+  return html`
+    <${Panel} id="evidence" title="Evidence" about=${`${plural(verdict.rules.length, "rule")} fired, ruleset ${verdict.ruleset}`}>
+      <div class="evidence">
+        <h3>Active: the verdict rests on it</h3>
+        ${active.length ? html`<${List} symptoms=${active} origin=${origin} />` : html`<p class="muted none">Nothing is left that could be the cause.</p>`}
+        <h3>Interesting: seen, but not the cause</h3>
+        ${interesting.length ? html`<${List} symptoms=${interesting} origin=${origin} />` : html`<p class="muted none">Nothing was set aside.</p>`}
+        <details><summary>Rules in the order in which they fired</summary><p class="mono small rules">${verdict.rules.join(" → ") || "none"}</p></details>
+      </div>
+    <//>
+  `;
+}
+
+function List({ symptoms, origin }) {
+  return html`
+    <ul class="symptoms">${symptoms.slice(0, MOST).map((s) => html`<${Symptom} s=${s} origin=${origin} />`)}</ul>
+    ${symptoms.length > MOST && html`<p class="muted small none">and ${symptoms.length - MOST} more in the answer of the API</p>`}
+  `;
+}
+
+const Symptom = ({ s, origin }) => html`
+  <li data-state=${s.state}>
+    <span class="sev" data-severity=${s.state === "active" ? "error" : "info"}><${Icon} name=${s.state === "active" ? "error" : "info"} /></span>
+    <div>
+      <p><b class="mono">${s.code}</b> ${s.node || s.entity ? place(s) : ""}${s.peer ? html` <span class="muted">blames ${s.peer}</span>` : ""}</p>
+      ${s.demoted_by && html`<p class="why"><span class="tag mono">${s.demoted_by}</span> <span class="muted">${s.reason}</span></p>`}
+      ${s.evidence.length > 0 && html`<p class="small refs">${s.evidence.slice(0, MOST_IDS).map((id, i) => html`<a class="link" href=${href.event(id)}>evidence ${s.evidence.length > 1 ? i + 1 : ""}</a> `)}${s.evidence.length > MOST_IDS ? html`<span class="muted">and ${s.evidence.length - MOST_IDS} more</span>` : ""}</p>`}
+    </div>
+    <time class="muted small nowrap" datetime=${s.time} title=${full(ms(s.time))}>${origin === null ? "" : offset((ms(s.time) - origin) / 1000, 0.01)}</time>
+  </li>
+`;
