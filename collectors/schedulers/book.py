@@ -48,8 +48,12 @@ class JobBook:
         last = attempts.get(job.attempt)
         if last is not None and last.data == job:
             return []
-        if last is not None and last.time >= time and last.data.state == job.state:
-            time = max(seen, last.time)  # something else than the state changed; nobody says when
+        if (
+            last is not None
+            and last.time >= time
+            and (last.data.state == job.state or last.data.state in ENDED)
+        ):
+            time = max(seen, last.time + 1)  # known better now, not another state; nobody says since when
         event = make(
             job,
             id=ids.transition_id(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from collectors.schedulers.kubernetes.owners import RESOURCES
 from controllers.kubernetes.actuator import KubernetesActuator
 from controllers.kubernetes.client import KubeClient
 from controllers.kubernetes.settings import KubernetesSettings
@@ -53,8 +54,10 @@ async def test_the_controllers_rights_are_those_that_it_uses_and_no_more() -> No
     assert used == allowed("kubernetes/controller-rbac.yaml")
 
 
-def test_the_connector_may_only_see_pods() -> None:
-    assert allowed("kubernetes/connector-rbac.yaml") == {("pods", "list"), ("pods", "watch")}
+def test_the_connector_may_only_see_pods_and_what_owns_them() -> None:
+    seen = {"pods", *(resource.path.rpartition("/")[2] for resource in RESOURCES)}
+    allowed_to = allowed("kubernetes/connector-rbac.yaml")
+    assert allowed_to == {(thing, verb) for thing in seen for verb in ("list", "watch")}
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")

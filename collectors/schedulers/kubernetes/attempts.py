@@ -3,7 +3,8 @@
 An attempt is one generation of a job's pods: it begins with the first pod that gets a node and ends when
 none of its pods is left running. A new one begins when a pod starts after that, when one takes the slot of
 another (a replaced member restarts the whole collective), or when the JobSet counts a restart. Where a pod
-ran is told at the moment it is known: afterwards the object is gone.
+ran is told at the moment it is known: afterwards the object is gone. Why its pods were taken away, their
+owner says; that word may come before their end or after it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from collectors.placement import ENDED
 from collectors.schedulers.book import JobBook
+from collectors.schedulers.kubernetes.owners import Resource, Word, job_of_owner, words
 from collectors.schedulers.kubernetes.pods import OVER, Pod, read_pod
 from collectors.schedulers.said import nccl_settings, phase
 from topics.events import Event
@@ -24,6 +26,10 @@ WORST_FIRST: Final[tuple[JobState, ...]] = (
     "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT", "FAILED", "REQUEUED", "CANCELLED", "COMPLETED",
 )  # fmt: skip
 """How an attempt ended whose pods ended differently: a cause before what follows from it."""
+UNEXPLAINED: Final = frozenset({"FAILED", "CANCELLED", "REQUEUED"})
+"""Ends that a word of the owner explains: a pod that is taken away is killed or just gone."""
+WORDS_KEPT: Final = 16
+JOBS_WITH_WORDS: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -51,6 +57,8 @@ class PodTracker:
     _attempts: dict[str, _Attempt] = field(default_factory=dict)
     _forgotten: set[str] = field(default_factory=set)
     """Pods of attempts that are over; a late word about one changes nothing."""
+    _words: dict[str, list[Word]] = field(default_factory=dict)
+    """By job id, in order of time: what its owners said of its pods' ends."""
 
     def seen(self, thing: Mapping[str, Any], now: int) -> list[Event[Any]]:
         """A pod as it is now."""
@@ -78,6 +86,23 @@ class PodTracker:
             closed = last.model_copy(update={"state": "CANCELLED", "end": now, "reason": why})
             events += self.book.say(closed, now, now)
         return events
+
+    def owner_said(
+        self, thing: Mapping[str, Any], resource: Resource, now: int, gone_at: int | None = None
+    ) -> list[Event[Any]]:
+        """An object that owns pods, as it is now; `gone_at`: as it was last, deleted then."""
+        job = job_of_owner(thing, resource)
+        if job is None:
+            return []
+        known = self._words.setdefault(job.job_id, [])
+        new = set(words(thing, resource, gone_at)).difference(known)
+        if not new:
+            return []
+        known[:] = sorted({*known, *new})[-WORDS_KEPT:]
+        while len(self._words) > JOBS_WITH_WORDS:
+            del self._words[next(iter(self._words))]
+        attempt = self._attempts.get(job.job_id)
+        return [] if attempt is None or not attempt.over else self._say(job, attempt, now)
 
     def _apply(self, pod: Pod, now: int) -> list[Event[Any]]:
         if pod.uid in self._forgotten or (pod.node is None and pod.uid not in self._known(pod.job)):
@@ -122,7 +147,10 @@ class PodTracker:
             state = next((s for s in WORST_FIRST if s in states), "REQUEUED" if put_back else "FAILED")
             state = "REQUEUED" if put_back and state in {"COMPLETED", "CANCELLED"} else state
         start = min((p.started for p in placed if p.started is not None), default=now)
+        reason = next((p.reason for p in pods if p.state == state and p.reason), None)
         end = max([p.ended for p in pods if p.ended is not None] or [now]) if over else None
+        if over and state in UNEXPLAINED and (word := self._word(job, pods, start)) is not None:
+            state, reason = word.state, word.reason
         told = {name: value for p in pods for name, value in p.settings.items()}
         if labelled := next((p.phase for p in pods if p.phase), None):
             told["FAULTWIRE_PHASE"] = labelled
@@ -132,7 +160,7 @@ class PodTracker:
             name=job.name,
             scheduler="kueue" if any(p.queue for p in pods) else "kubernetes",
             state=state,
-            reason=next((p.reason for p in pods if p.state == state and p.reason), None),
+            reason=reason,
             exit_code=_exit_code(pods) if over else None,
             start=start,
             end=None if end is None else max(start, end),
@@ -141,6 +169,15 @@ class PodTracker:
             phase=phase(told),
         )
         return self.book.say(payload, payload.end if payload.end is not None else start, now)
+
+    def _word(self, job: KubeJob, pods: Sequence[Pod], start: int) -> Word | None:
+        """The word that explains these pods' ends: none ended before it (its stamp is a whole second)."""
+        ends = [p.ended for p in pods if p.ended is not None and p.state != "COMPLETED"]
+        first = min(ends, default=None)
+        if first is None:
+            return None
+        fitting = [w for w in self._words.get(job.job_id, ()) if start < w.time <= first]
+        return min(fitting, key=lambda w: (WORST_FIRST.index(w.state), w), default=None)
 
 
 def _exit_code(pods: Sequence[Pod]) -> int | None:

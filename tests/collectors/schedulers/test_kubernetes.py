@@ -14,8 +14,10 @@ from kubernetes import client
 from collectors.schedulers.book import JobBook
 from collectors.schedulers.kubernetes.attempts import PodTracker
 from collectors.schedulers.kubernetes.connector import KubernetesConnector
+from collectors.schedulers.kubernetes.owners import RESOURCES
 from collectors.schedulers.kubernetes.pods import read_pod
 from collectors.schedulers.publisher import RawPublisher
+from correlator.evidence.jobrecord import JobRecord
 from tests.collectors.schedulers.builders import at, jobs, placements
 from tests.kafka import Kafka
 from tests.kube_api import PODS, Api, api_server, pod
@@ -160,6 +162,97 @@ def test_a_restarted_connector_goes_on_with_the_same_attempt_or_ends_it() -> Non
         assert jobs(t.listed(things, at(20))) == expected
 
 
+# -- why pods were taken away --------------------------------------------------------------------------------
+
+BY_KIND = {resource.kind: resource for resource in RESOURCES}
+
+
+def stamp(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(T0 + seconds))
+
+
+def owner(kind: str, name: str = "llama", *conditions: tuple[str, str, float], **meta: Any) -> dict[str, Any]:
+    told = [
+        {
+            "type": what,
+            "status": "True",
+            "reason": reason,
+            "message": "told",
+            "lastTransitionTime": stamp(since),
+        }
+        for what, reason, since in conditions
+    ]
+    return {"metadata": {"namespace": "train", "name": name, **meta}, "status": {"conditions": told}}
+
+
+def workload(reason: str, since: float) -> dict[str, Any]:
+    owners = [{"kind": "JobSet", "name": "llama", "controller": True}]
+    return owner("Workload", "jobset-llama-1", ("Evicted", reason, since), ownerReferences=owners)
+
+
+WORDS = [
+    ("Workload", workload("Preempted", 29), "PREEMPTED"),
+    ("Workload", workload("NodeFailures", 29), "NODE_FAIL"),
+    ("Workload", workload("PodsReadyTimeout", 29), "REQUEUED"),
+    ("Workload", workload("DeactivatedDueToMaximumExecutionTimeExceeded", 29), "TIMEOUT"),
+    ("JobSet", owner("JobSet", "llama", ("Suspended", "SuspendedJobs", 29)), "REQUEUED"),
+    ("JobSet", owner("JobSet", "llama", deletionTimestamp=stamp(29)), "CANCELLED"),
+    ("Job", owner("Job", "llama-workers", ("FailureTarget", "DeadlineExceeded", 29),
+                  labels={"jobset.sigs.k8s.io/jobset-name": "llama"}), "TIMEOUT"),
+    ("TrainJob", owner("TrainJob", "llama", ("Suspended", "Suspended", 29)), "REQUEUED"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "thing", "state"), WORDS)
+@pytest.mark.parametrize("first", ["word", "end"])
+def test_what_owns_the_pods_says_why_they_went(
+    kind: str, thing: dict[str, Any], state: str, first: str
+) -> None:
+    t = tracker()
+    t.seen(member(0, "n1"), at(1))
+    steps = [
+        lambda: t.owner_said(thing, BY_KIND[kind], at(31)),
+        lambda: t.gone(member(0, "n1", "Failed", status=exited(143)), at(31)),
+    ]
+    told = [event for step in (steps if first == "word" else steps[::-1]) for event in step()]
+    last = [e.data for e in told if e.kind == "job"][-1]
+    assert last.state == state
+    assert last.reason is not None
+    assert kind in last.reason
+    record = JobRecord()
+    for event in reversed([e for e in told if e.kind == "job"]):
+        record.add(event)
+    assert record.job().state == state  # type: ignore[union-attr]
+
+
+def test_a_word_explains_no_end_before_it_and_no_other_attempt() -> None:
+    t = tracker()
+    t.seen(member(0, "n1"), at(1))
+    assert jobs(t.gone(member(0, "n1", "Failed", status=exited(1, at_s=20)), at(21))) == [(1, "FAILED")]
+    assert t.owner_said(workload("Preempted", 29), BY_KIND["Workload"], at(29)) == []
+    again = t.seen(member(0, "n1", since=30), at(31))
+    assert jobs(again) == [(2, "RUNNING")]
+    assert jobs(t.gone(member(0, "n1", "Failed", since=30, status=exited(1, at_s=50)), at(51))) == [
+        (2, "FAILED")
+    ]
+
+
+def test_a_restart_of_a_jobset_deletes_its_jobs_and_that_is_nobodys_wish() -> None:
+    t = tracker()
+    t.seen(member(0, "n1"), at(1))
+    child = owner("Job", "llama-workers", labels={"jobset.sigs.k8s.io/jobset-name": "llama"},
+                  ownerReferences=[{"kind": "JobSet", "name": "llama", "controller": True}])  # fmt: skip
+    assert t.owner_said(child, BY_KIND["Job"], at(20), gone_at=at(20)) == []
+    assert jobs(t.gone(member(0, "n1", "Failed", status=exited(1)), at(31))) == [(1, "FAILED")]
+
+
+def test_workloads_of_other_things_are_none_of_ours() -> None:
+    other = owner(
+        "Workload", "w", ("Evicted", "Preempted", 5), ownerReferences=[{"kind": "RayJob", "name": "r"}]
+    )
+    assert tracker().owner_said(other, BY_KIND["Workload"], at(6)) == []
+
+
 # -- against an API server over HTTP -------------------------------------------------------------------------
 
 
@@ -178,6 +271,7 @@ async def connected(
     try:
         yield connector
     finally:
+        assert not task.done(), task.exception()
         task.cancel()
         state.cut()
         await asyncio.gather(task, return_exceptions=True)
@@ -204,12 +298,12 @@ async def test_a_life_over_watches_that_end_and_expire(
         state.cut()  # the watch ends: it goes on from where it was
         state.put(PODS, pod("llama-1", "n2", phase="Running"))
         await told(kafka, catalogue, [(1, "RUNNING"), (1, "RUNNING")])
-        assert connector.lists == 1
+        assert connector.pods.lists == 1
         state.expire()  # 410 Gone: everything is listed anew
         state.remove(PODS, "train/llama-1")
         state.put(PODS, {**first, "status": {**first["status"], "phase": "Succeeded"}})
         events = await told(kafka, catalogue, [(1, "RUNNING"), (1, "RUNNING"), (1, "CANCELLED")])
-        assert connector.lists == 2
+        assert connector.pods.lists == 2
     assert events[-1].data.nodes == ["n1", "n2"]
     assert len({e.id for e in events}) == 3
 
