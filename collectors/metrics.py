@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from collectors.delivery.delivery import Delivery
 from collectors.tally import Tally
+from topics.catalog import RAW_TOPIC_OF_KIND
 
 if TYPE_CHECKING:
     from collectors.agent import Agent
@@ -105,8 +106,8 @@ def _delivery(delivery: Delivery) -> Iterable[Metric]:
     dropped = CounterMetricFamily(
         "faultwire_collector_dropped_events", "Events lost to a limit of the spool.", labels=["kind"]
     )
-    for kind, count in delivery.dropped.items():
-        dropped.add_metric([kind], count)
+    for kind in sorted({*RAW_TOPIC_OF_KIND, *delivery.dropped}):
+        dropped.add_metric([kind], delivery.dropped[kind])
     yield from (acked, dropped)
     yield GaugeMetricFamily(
         "faultwire_collector_connected", "1 while there is a broker.", float(delivery.connected)

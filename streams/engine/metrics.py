@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
+REASONS: Final = (
+    "no_key", "no_value", "not_an_event", "not_json", "too_large", "unknown_type", "wrong_key", "wrong_shape",
+    "wrong_source",
+)  # fmt: skip
+"""Why a record can't be read. All are there with 0 from the start, so that an alert sees the first one."""
+
 
 class Latency:
     """A histogram of seconds; one bisection an observation."""
@@ -95,8 +101,8 @@ class EngineCollector(Collector):
             events.add_metric([topic], count)
         yield events
         dead = CounterMetricFamily("faultwire_engine_dead_letters", "Records not read", labels=["reason"])
-        for reason, count in sorted(counts.dead.items()):
-            dead.add_metric([reason], count)
+        for reason in sorted({*REASONS, *counts.dead}):
+            dead.add_metric([reason], counts.dead.get(reason, 0))
         yield dead
         outputs = CounterMetricFamily("faultwire_engine_outputs", "Events sent", labels=["topic"])
         for topic, count in sorted(counts.outputs.items()):
