@@ -5,7 +5,7 @@ Values only: no clock, no I/O. The bootstrap suite and the sweeps share this mod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, Literal
@@ -177,6 +177,12 @@ def event(result: Result, *, cluster: str, node: str) -> Event[Any]:
 def with_evidence(outcome: Outcome, evidence: str) -> Outcome:
     """The outcome with this output, where it has none of its own."""
     return outcome if outcome.evidence else replace(outcome, evidence=evidence)
+
+
+def listed(lines: Sequence[str], most: int = 6) -> str:
+    """The first few, and how many more there are."""
+    more = len(lines) - most
+    return "; ".join(lines[:most]) + (f"; and {more} more" if more > 0 else "")
 
 
 def clipped(text: str, most: int) -> str:

@@ -23,7 +23,8 @@ _HEADERS: Final = [("content-type", BATCH_CONTENT_TYPE)]
 
 
 def read_checks(ran: Ran) -> list[Check]:
-    """The `check` payloads on its output, one a line or one array; else one from its exit status.
+    """The `check` payloads on its output, one a line or one array, bare or as CloudEvents (what
+    `faultwire check run --print` prints); else one from its exit status.
 
     0 is a pass, 1 a failure, everything else could not tell: that is never a failure of the node.
     """
@@ -31,7 +32,7 @@ def read_checks(ran: Ran) -> list[Check]:
     for line in ran.output.splitlines():
         try:
             raw = orjson.loads(line)
-            found += [Check.model_validate(item) for item in (raw if isinstance(raw, list) else [raw])]
+            found += [Check.model_validate(_bare(item)) for item in (raw if isinstance(raw, list) else [raw])]
         except (orjson.JSONDecodeError, ValidationError):
             continue
     if found:
@@ -50,6 +51,10 @@ def read_checks(ran: Ran) -> list[Check]:
             }
         )
     ]
+
+
+def _bare(item: Any) -> Any:
+    return item.get("data") if isinstance(item, dict) and "specversion" in item else item
 
 
 class CheckReporter:
