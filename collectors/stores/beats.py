@@ -1,0 +1,185 @@
+"""Heartbeats out of samples: that a node lived, and the levels of its ports and GPUs. Pure.
+
+A sample is a level at one moment. What lies between two is not known, so an outage counts from its first
+sample to its last, no longer: what the samples prove. That it may have begun a scrape earlier is told by
+the heartbeat before (the streams put it into `start_uncertainty_s`), and a flap that only `link_downed`
+tells of stands before the sample that told it, without a length.
+
+A node whose samples stop is silent only if the store went on sampling: something else, or the node's own
+failed scrapes (`up` = 0). A gap of the store itself is bridged.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+from typing import Any, Final
+
+from collectors.nvml.tables import tables
+from collectors.stores.metric_events import COLLECTOR, state_name
+from collectors.stores.metric_readings import NodeReadings
+from collectors.stores.promql_answers import Sample
+from collectors.stores.slices import Span
+from topics import ids
+from topics.events import Event, make
+from topics.payloads import CollectorStatus, Heartbeat, Levels
+from topics.time import NS_PER_S, NS_PER_US, seconds
+
+MISSED: Final = 3
+"""Scrapes in a row that must be missing before it is asked whether the node was silent."""
+UP_AT_LEAST_S: Final = 86_400.0
+"""Uptime where nobody tells it: long enough that nothing counts as coming up after a boot."""
+SAME_BOOT_S: Final = 60.0
+
+Edges = Mapping[tuple[str, int], Sequence[int]]
+"""Times of port transitions that something better than a scrape saw, sorted, by (device, port)."""
+
+
+@dataclass(slots=True)
+class _Moment:
+    ports: dict[str, str] = field(default_factory=dict)
+    throttle: dict[str, list[str]] = field(default_factory=dict)
+    change: bool = False
+
+
+def scrape_ns(times: Sequence[int]) -> int:
+    """The usual time between samples; 60 s where there are too few to tell."""
+    gaps = [b - a for a, b in pairwise(times)]
+    return int(median(gaps)) if gaps else 60 * NS_PER_S
+
+
+class Beats:
+    """The heartbeats of one node over the span that was asked for."""
+
+    def __init__(
+        self, cluster: str, node: str, span: Span, collectors: Mapping[str, CollectorStatus]
+    ) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._span = span
+        self._collectors = dict(collectors)
+
+    def covering(self) -> list[Event[Any]]:
+        """For a node without samples: what is read of it, and nothing about its life."""
+        length = seconds(self._span.length) + 1.0
+        return [self._event(self._span.start, length, _Moment(), None)]
+
+    def sampled(
+        self, readings: NodeReadings, others: Sequence[int], edges: Edges, every_ns: int = 0
+    ) -> list[Event[Any]]:
+        """One a scrape, or one in `every_ns` where nothing changes. `others` are the sorted times at which
+        the store sampled other nodes."""
+        times = sorted(t for t in readings.seen if self._span.start <= t < self._span.end)
+        if not times:
+            return self.covering()
+        scrape = scrape_ns(times)
+        moments = {t: _Moment() for t in times}
+        for (device, port), fields in sorted(readings.ports.items()):
+            _levels(moments, f"{device}/{port}", fields.get("state", ()))
+            for at, level in _unseen(fields, edges.get((device, port), ())):
+                moment = moments.setdefault(at, _Moment(change=True))
+                moment.ports[f"{device}/{port}"] = level
+        for uuid, fields in sorted(readings.gpus.items()):
+            for sample in fields.get("throttle.mask", ()):
+                if sample.time in moments:
+                    moments[sample.time].throttle[uuid] = tables().reasons_of(int(sample.value))
+        kept = _thinned(moments, every_ns)
+        interval = max(scrape, every_ns)
+        asked = sorted({*others, *(s.time for s in readings.own.get("up", ()))})
+        boots = _boots(readings)
+        beats = []
+        for at, after in zip(kept, [*kept[1:], self._span.end], strict=True):
+            gap = after - at
+            silent = gap > MISSED * interval and _sampled_in(asked, at + interval, after)
+            length = interval if gap <= MISSED * interval or silent else gap
+            beats.append(self._event(at, seconds(length), moments[at], _boot(boots, at)))
+        return beats
+
+    def _event(self, at: int, interval_s: float, moment: _Moment, boot_s: float | None) -> Event[Any]:
+        data = Heartbeat(
+            boot_id="unknown" if boot_s is None else f"booted-{boot_s:.0f}",
+            uptime_s=UP_AT_LEAST_S + seconds(at - self._span.start) if boot_s is None
+            else max(0.0, seconds(at) - boot_s),
+            interval_s=interval_s,
+            inventory_version=0,
+            state=Levels(ports=moment.ports, throttle=moment.throttle),
+            collectors=self._collectors,
+        )  # fmt: skip
+        said = data.model_dump_json(exclude_none=True)
+        return make(
+            data,
+            id=ids.transition_id(self._cluster, self._node, "node", "metric-heartbeat", at, said),
+            source=f"/{self._cluster}/{self._node}/{COLLECTOR}",
+            subject="node",
+            time=at,
+            key=self._node,
+            provenance="replay",
+        )
+
+
+def _levels(moments: dict[int, _Moment], port: str, samples: Iterable[Sample]) -> None:
+    last: str | None = None
+    for sample in samples:
+        level = state_name(sample.value)
+        if level is not None and sample.time in moments:
+            moments[sample.time].ports[port] = level
+            moments[sample.time].change |= level != last
+            last = level
+
+
+def _unseen(fields: Mapping[str, list[Sample]], edges: Sequence[int]) -> list[tuple[int, str]]:
+    """Levels between the samples: the end of an outage after its last sample, flaps that were only counted.
+
+    Where transitions were seen, they tell it, and exactly.
+    """
+    found: list[tuple[int, str]] = []
+    states = [s for s in fields.get("state", ()) if state_name(s.value) is not None]
+    downed = {s.time: s.value for s in fields.get("link_downed", ())}
+    for before, sample in pairwise(states):
+        if _sampled_in(edges, before.time, sample.time):
+            continue
+        was, now = state_name(before.value), state_name(sample.value)
+        if now != "ACTIVE":
+            continue
+        if was != "ACTIVE":
+            found.append((before.time + NS_PER_US, "ACTIVE"))
+        elif downed.get(sample.time, 0.0) > downed.get(before.time, float("inf")):
+            found.append((sample.time - 2 * NS_PER_US, "DOWN"))
+            found.append((sample.time - NS_PER_US, "ACTIVE"))
+    return found
+
+
+def _thinned(moments: Mapping[int, _Moment], every_ns: int) -> list[int]:
+    """Times to tell of: each change with the moment before it, and one in `every_ns`."""
+    times = sorted(moments)
+    kept: list[int] = []
+    for i, at in enumerate(times):
+        before_change = i + 1 < len(times) and moments[times[i + 1]].change
+        last = i + 1 == len(times)
+        if not kept or moments[at].change or before_change or last or at - kept[-1] >= every_ns:
+            kept.append(at)
+    return kept
+
+
+def _sampled_in(times: Sequence[int], start: int, end: int) -> bool:
+    """Anything later than `start` and not later than `end`."""
+    return bisect_right(times, start) < bisect_right(times, end)
+
+
+def _boots(readings: NodeReadings) -> list[Sample]:
+    """When the node booted, told anew only for another boot: the kernel's own figure wanders by a second."""
+    told: list[Sample] = []
+    for sample in readings.own.get("boot_time_s", ()):
+        if sample.value > 0 and (not told or abs(sample.value - told[-1].value) > SAME_BOOT_S):
+            told.append(sample)
+    return told
+
+
+def _boot(boots: Sequence[Sample], at: int) -> float | None:
+    """The boot that counted at a time; the first one also before it was told."""
+    if not boots:
+        return None
+    return boots[max(0, bisect_right(boots, at, key=lambda s: s.time) - 1)].value
