@@ -12,7 +12,8 @@ from fastapi.middleware.gzip import GZipMiddleware
 from correlator.service import metrics, page, problems
 from correlator.service.auth import Tokens
 from correlator.service.limits import Limits
-from correlator.service.routes import probes, reading, streaming
+from correlator.service.postmortem import Attributors
+from correlator.service.routes import probes, reading, streaming, submitting
 from correlator.service.service import Feed, Service
 from correlator.service.settings import ServiceSettings
 from correlator.service.store import Store
@@ -34,9 +35,11 @@ def create_app(
     *,
     tokens: Tokens | None = None,
     feed: Feed | None = None,
+    attributors: Attributors | None = None,
     clock: Callable[[], int] = time.time_ns,
 ) -> FastAPI:
-    """Raises `InsecureError` where others than this machine could ask without a token."""
+    """Without `attributors` there is no post-mortem analysis. Raises `InsecureError` where others than this
+    machine could ask without a token."""
     settings = settings or ServiceSettings()
     tokens = tokens or Tokens()
     if not tokens and not settings.loopback:
@@ -54,8 +57,9 @@ def create_app(
     )
     app.state.service = Service(store, settings, feed, clock)
     app.state.tokens = tokens
+    app.state.attributors = attributors
     problems.install(app)
-    for routes in (probes, reading, streaming):
+    for routes in (probes, reading, streaming, submitting):
         app.include_router(routes.router)
     metrics.mount(app)
     page.mount(app)

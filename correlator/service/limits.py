@@ -21,6 +21,8 @@ CLIENTS: Final = 10_000
 """Remembered; the one that has not asked for longest is forgotten first, with a full bucket."""
 UNLIMITED: Final = frozenset({"/healthz", "/readyz"})
 STREAM: Final = "/v1/stream"
+SLOW: Final = "/attribution"
+"""What may wait for an analysis, which has a limit of its own."""
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 
 
@@ -74,7 +76,7 @@ class Limits:
             begun = begun or message["type"] == "http.response.start"
             await send(message)
 
-        timeout = None if scope["path"] == STREAM else self._settings.request_timeout_s
+        timeout = self._timeout(scope["path"])
         try:
             async with asyncio.timeout(timeout):
                 await self._app(scope, self._counted(receive), sending)
@@ -86,6 +88,12 @@ class Limits:
             if begun:
                 raise
             await problem(503, "it took too long", headers={"Retry-After": "5"})(scope, receive, send)
+
+    def _timeout(self, path: str) -> float | None:
+        if path == STREAM:
+            return None
+        analysed = path.endswith(SLOW)
+        return self._settings.request_timeout_s + (self._settings.analysis_timeout_s if analysed else 0.0)
 
     def _refusal(self, scope: Scope, headers: Headers) -> ASGIApp | None:
         if not self._any_host and _host(headers.get("host", "")) not in LOOPBACK_NAMES:

@@ -96,8 +96,9 @@ class Hub:
 
     def close(self) -> None:
         """End all listeners: nobody who listens may keep the service from stopping."""
-        self.closed = True
-        self._unsubscribe()
+        if not self.closed:
+            self.closed = True
+            self._unsubscribe()
         self._wake()
 
     async def listen(self, wanted: Wanted, after: int | None) -> AsyncIterator[str]:

@@ -58,6 +58,10 @@ class Service:
     def problem(self) -> str | None:
         return self.feed.problem() if self.feed is not None else None
 
+    def close(self) -> None:
+        """End what never ends by itself, so that the process can."""
+        self.hub.close()
+
 
 def service_of(request: Request) -> Service:
     """A dependency of routes."""

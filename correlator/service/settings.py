@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from topics.catalog import DEFAULT_PREFIX
+from topics.security import KafkaSecurity
 
 
 class ServiceSettings(BaseModel):
@@ -17,7 +18,8 @@ class ServiceSettings(BaseModel):
 
     bootstrap: str = "127.0.0.1:9092"
     prefix: str = DEFAULT_PREFIX
-    cluster: str = "local"
+    security: KafkaSecurity = KafkaSecurity()
+    """Who this service is to Kafka. It only reads."""
 
     host: str = "127.0.0.1"
     """Where it listens. Anything but loopback needs tokens."""

@@ -7,6 +7,7 @@ the rows end. What comes twice changes nothing. One process writes; any number o
 from __future__ import annotations
 
 import fcntl
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,9 +37,12 @@ from correlator.service.records import record_of
 from topics.events import Event
 from topics.time import NS_PER_US
 
+log = logging.getLogger(__name__)
+
 Offsets = Mapping[tuple[str, int], int]
 """(topic, partition) -> the next record to read; topics by their logical names."""
 
+SQLITE_MAGIC: Final = b"SQLite format 3\x00"
 PRUNE_ROWS: Final = 5_000
 """Rows dropped in one transaction, so that ingestion never waits long."""
 
@@ -47,23 +51,28 @@ class StoreError(Exception):
     """The store can't be used; the message says which and why."""
 
 
+class EmptiedError(StoreError):
+    """The store was emptied while the batch was read."""
+
+
 class Store:
     """`url` is a SQLAlchemy URL, or the path of an SQLite file, which is created where it is missing.
 
-    `identity` names what the store is read from (broker's cluster, prefix). A store of another identity or
-    of another version of the tables is made anew; `fresh` says that it was.
+    A store of another version of the tables is made anew, and so is a file that is no database any more:
+    everything in it can be had again.
     """
 
-    def __init__(self, url: str | Path, *, identity: str = "") -> None:
+    def __init__(self, url: str | Path) -> None:
         self._lock = threading.Lock()
         self._listeners: list[Callable[[Written], None]] = []
         self._held: IO[str] | None = None
         self.version = 0
         """Counts the batches after which a reply may differ."""
-        self._identity = identity
+        self.epoch = 0
+        """Counts how often the store was emptied while it was open."""
         try:
             self._engine = self._open(str(url))
-            self.fresh = self._prepare()
+            self._prepare()
         except (DBAPIError, ArgumentError, NoSuchModuleError, OSError, ImportError) as exc:
             self._release()
             raise StoreError(f"{_shown(url)}: {getattr(exc, 'orig', None) or exc}") from exc
@@ -75,6 +84,7 @@ class Store:
             path = Path(url)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._hold(path)
+            _put_aside(path)
             url = f"sqlite:///{path}"
         engine = create_engine(url, pool_size=8, max_overflow=40)
         if engine.dialect.name == "sqlite":
@@ -95,19 +105,17 @@ class Store:
             self._held.close()
             self._held = None
 
-    def _prepare(self) -> bool:
-        wanted = {"version": str(schema.VERSION), "identity": self._identity}
+    def _prepare(self) -> None:
+        version = str(schema.VERSION)
         with self._engine.begin() as db:
             if inspect(db).has_table(schema.meta.name):
-                found = {row.name: row.value for row in db.execute(select(schema.meta))}
-                if found == wanted:
-                    return False
+                if db.scalar(select(schema.meta.c.value).where(schema.meta.c.name == "version")) == version:
+                    return
                 old = MetaData()
                 old.reflect(db, only=lambda name, _: name in schema.metadata.tables)
                 old.drop_all(db)
             schema.metadata.create_all(db)
-            db.execute(insert(schema.meta), [{"name": n, "value": v} for n, v in wanted.items()])
-        return True
+            db.execute(insert(schema.meta).values(name="version", value=version))
 
     def _last_seq(self) -> int:
         """A store that is made anew counts the live stream on from the present microsecond: higher than any
@@ -117,13 +125,21 @@ class Store:
         return int(last) if last is not None else time.time_ns() // NS_PER_US
 
     # -- writing ---------------------------------------------------------------------------------------
-    def ingest(self, events: Iterable[tuple[str, Event[Any]]], offsets: Offsets | None = None) -> Written:
+    def ingest(
+        self,
+        events: Iterable[tuple[str, Event[Any]]],
+        offsets: Offsets | None = None,
+        epoch: int | None = None,
+    ) -> Written:
         """Keep `(topic, event)`s, and with them how far their topics have been read: one transaction.
 
-        The order does not matter, nor how often an event comes. Raises `StoreError`.
+        The order does not matter, nor how often an event comes. Raises `StoreError`, and `EmptiedError` when
+        `epoch` is given and the store was emptied since: those offsets hold no more.
         """
         records = [r for topic, event in events if (r := record_of(topic, event)) is not None]
         with self._lock:
+            if epoch is not None and epoch != self.epoch:
+                raise EmptiedError("emptied meanwhile")
             try:
                 with self._engine.begin() as db:
                     written = write(db, records, self.last_seq)
@@ -134,10 +150,32 @@ class Store:
             if written.seqs:
                 self.last_seq = written.seqs[-1][0]
             self.version += written.visible
-        if written.seqs:
-            for listener in tuple(self._listeners):
-                listener(written)
+            if written.seqs:
+                for listener in tuple(self._listeners):  # under the lock, so that they hear in order
+                    listener(written)
         return written
+
+    def adopt(self, origin: str) -> bool:
+        """Say what the store is filled from (broker's cluster, prefix). True: it was filled from something
+        else, and has been emptied."""
+        with self.read() as db:
+            known = db.scalar(select(schema.meta.c.value).where(schema.meta.c.name == "origin"))
+        if known == origin:
+            return False
+        if known is not None:
+            self.empty()
+        with self._lock, self._engine.begin() as db:
+            insert_all(db, schema.meta, [{"name": "origin", "value": origin}], replace=True)
+        return known is not None
+
+    def empty(self) -> None:
+        """Forget everything but the number that the live stream has come to."""
+        with self._lock, self._engine.begin() as db:
+            for table in schema.metadata.sorted_tables:
+                if table is not schema.meta:
+                    db.execute(delete(table))
+            self.epoch += 1
+            self.version += 1
 
     def prune(self, before: int, samples_before: int) -> int:
         """Drop what is older than `before` (ns), and uncited samples older than `samples_before`; open
@@ -208,6 +246,19 @@ class Store:
     def close(self) -> None:
         self._engine.dispose()
         self._release()
+
+
+def _put_aside(path: Path) -> None:
+    """A file that is no database (a disk was full, somebody wrote over it) is kept beside, for who asks."""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    with path.open("rb") as file:
+        if file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
+            return
+    log.warning("%s is no SQLite database; it is put aside, and the store is made anew", path)
+    path.replace(path.with_name(path.name + ".broken"))
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def _begin(db: Connection) -> None:

@@ -7,13 +7,16 @@ no event.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from faultwire.capture.reader import CaptureReader
 from faultwire.capture.records import Capture, CaptureError, RawRecord
 from topics.catalog import RAW_TOPIC_OF_KIND
+from topics.events import Event
 
-__all__ = ["Capture", "CaptureError", "RawRecord", "load"]
+__all__ = ["Capture", "CaptureError", "RawRecord", "in_order", "load"]
 
 
 def load(path: Path) -> Capture:
@@ -25,8 +28,11 @@ def load(path: Path) -> Capture:
             path, None, "not a capture: it has none of jobs.jsonl, nodes/, jobs/, cluster.json"
         )
     reader = CaptureReader(path)
-    events = list(reader.events())
+    return Capture(path, reader.cluster, in_order(reader.events()), reader.problems)
+
+
+def in_order(events: Iterable[Event[Any]]) -> list[RawRecord]:
+    """Each event once, in event time: what the cores are given, however the events came."""
     unique = {(event.partitionkey, event.id): event for event in events}
     ordered = sorted(unique.values(), key=lambda e: (e.time, e.type, e.partitionkey, e.id))
-    records = [RawRecord(RAW_TOPIC_OF_KIND[e.kind], e.partitionkey, e) for e in ordered]
-    return Capture(path, reader.cluster, records, reader.problems)
+    return [RawRecord(RAW_TOPIC_OF_KIND[e.kind], e.partitionkey, e) for e in ordered]

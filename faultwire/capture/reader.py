@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
-from collectors.inventory import EMPTY, ClusterInventory, Inventory, InventoryError, read_cluster
+from collectors.inventory import EMPTY, ClusterInventory, InventoryError, read_cluster
 from collectors.logs.capture_lines import CaptureLineError, parse_line
 from collectors.logs.extract import LogExtractor
 from collectors.parsers.fabric_manager import FabricManagerParser
@@ -18,10 +17,9 @@ from collectors.placement import placements
 from faultwire.capture.attempts import Attempts
 from faultwire.capture.files import CaptureFiles
 from faultwire.capture.records import CaptureError
-from topics import ids
-from topics.catalog import RAW_TOPIC_OF_KIND
+from faultwire.capture.rows import Rows
 from topics.errors import DecodeError
-from topics.events import Event, from_dict
+from topics.events import Event
 from topics.payloads import Origin
 from topics.time import parse_rfc3339
 
@@ -37,6 +35,7 @@ class CaptureReader:
         self.root = self._files.root
         self.problems: list[str] = []
         self.cluster, self.inventory = self._cluster_json()
+        self._rows = Rows(self.cluster, self.inventory)
 
     def events(self) -> Iterator[Event[Any]]:
         jobs = list(self._jobs())
@@ -72,60 +71,21 @@ class CaptureReader:
         for number, row in self._files.json_lines(path):
             if not isinstance(row, dict) or not isinstance(row.get("time"), str):
                 raise CaptureError(path, number, 'a job needs a "time"')
-            data = {k: v for k, v in row.items() if k != "time"}
-            job_id, attempt = str(data.get("job_id")), data.get("attempt")
-            yield from self._checked(
-                path,
-                number,
-                {
-                    "specversion": "1.0",
-                    "type": "faultwire.job.v1",
-                    "source": f"/{self.cluster}/scheduler/capture",
-                    "subject": f"job/{job_id}/{attempt}",
-                    "time": row["time"],
-                    "partitionkey": job_id,
-                    "data": data,
-                },
-                key=job_id,
-            )
+            yield from self._checked(path, number, partial(self._rows.job, row))
 
     def _node_events(self, node: str) -> Iterator[Event[Any]]:
         path = self.root / "nodes" / node / "events.jsonl"
         for number, row in self._files.json_lines(path):
             for raw in row if isinstance(row, list) else [row]:
-                if isinstance(raw, dict):
-                    filled = {"source": f"/{self.cluster}/{node}/capture", **raw, "partitionkey": node}
-                    filled.setdefault("subject", "node")
-                    _add_switch(filled, self.inventory.get(node, EMPTY))
-                    yield from self._checked(path, number, filled, key=node)
-                else:
-                    self.problems.append(f"{path}:{number}: expected an event, got {type(raw).__name__}")
+                yield from self._checked(path, number, partial(self._rows.of_node, raw, node))
 
-    def _checked(self, path: Path, line: int, raw: dict[str, Any], key: str) -> Iterator[Event[Any]]:
-        """The event, with id and provenance filled in where they are missing."""
+    def _checked(self, path: Path, line: int, read: Callable[[], Event[Any]]) -> Iterator[Event[Any]]:
         try:
-            if "id" not in raw:
-                raw["id"] = self._id(raw, key)
-            raw.setdefault("provenance", "replay")
-            event = from_dict(raw)
-            if event.kind not in RAW_TOPIC_OF_KIND:
-                raise DecodeError("not_raw", f"{event.type} is derived and can't be an input")
+            event = read()
         except DecodeError as exc:
             self.problems.append(f"{path}:{line}: {exc}")
         else:
             yield event
-
-    def _id(self, raw: dict[str, Any], key: str) -> str:
-        """By what identifies the fact, so that a repeat of the line is the same event."""
-        kind, subject, time = raw.get("type"), raw.get("subject"), raw.get("time")
-        if not (isinstance(kind, str) and isinstance(subject, str) and isinstance(time, str)):
-            raise DecodeError("wrong_shape", "an event needs `type`, `subject` and `time` as text")
-        try:
-            at = parse_rfc3339(time)
-        except ValueError as exc:
-            raise DecodeError("wrong_shape", f"time: {exc}") from exc
-        state = orjson.dumps(raw.get("data"), option=orjson.OPT_SORT_KEYS).decode()
-        return ids.transition_id(self.cluster, key, subject, kind, at, state)
 
     # -- text logs -------------------------------------------------------------------------------------
 
@@ -201,17 +161,3 @@ class CaptureReader:
     @staticmethod
     def _replayed(events: list[Event[Any]]) -> Iterator[Event[Any]]:
         return (event.model_copy(update={"provenance": "replay"}) for event in events)
-
-
-def _add_switch(raw: dict[str, Any], inventory: Inventory) -> None:
-    """A port event says which switch port it hangs on, as a live collector with an inventory would."""
-    data = raw.get("data")
-    if raw.get("type") != "faultwire.ib_port.v1" or not isinstance(data, dict):
-        return
-    device, number = data.get("device"), data.get("port")
-    if isinstance(device, str) and isinstance(number, int):
-        port = inventory.port_named(device, number)
-        if port is not None and port.switch is not None and "switch" not in data:
-            data["switch"] = port.switch
-            if port.switch_port is not None:
-                data["switch_port"] = port.switch_port
