@@ -81,12 +81,13 @@ class Background:
                 "node": name.encode(),
                 "tag": self.site.tag(node).encode(),
             }
-            values |= self._ids(node, name, "gpu", time, "sample")
+            subjects = [f"gpu/{self.site.uuid(node, gpu)}" for gpu in range(self.site.gpus)]
+            values |= self._ids(subjects, name, "gpu", time, "sample")
             gpus = self._gpus[number % VARIANTS]
             yield Batch(time, "raw.gpu", name, gpus.fill(values), gpus.size)
             if known is not None and known.throttle_at(time):
                 continue  # the edges have told; a sample that says otherwise would be false
-            values |= self._ids(node, name, "throttle", time, "0x0")
+            values |= self._ids(subjects, name, "throttle", time, "0x0")
             yield Batch(time, "raw.throttle", name, self._masks.fill(values), self._masks.size)
 
     # -- inside ----------------------------------------------------------------------------------------
@@ -107,12 +108,11 @@ class Background:
     def _uptime(self, time: int) -> float:
         return UPTIME_S + (time - self.start) / NS_PER_S
 
-    def _ids(self, node: int, name: str, kind: str, time: int, state: str) -> dict[str, bytes]:
+    def _ids(self, subjects: list[str], name: str, kind: str, time: int, state: str) -> dict[str, bytes]:
+        cluster = self.site.cluster
         return {
-            f"id{gpu}": ids.transition_id(
-                self.site.cluster, name, f"gpu/{self.site.uuid(node, gpu)}", kind, time, state
-            ).encode()
-            for gpu in range(self.site.gpus)
+            f"id{gpu}": ids.transition_id(cluster, name, subject, kind, time, state).encode()
+            for gpu, subject in enumerate(subjects)
         }
 
     def _changed(self, levels: bytes, node: int, time: int, known: NodeLevels) -> bytes:
