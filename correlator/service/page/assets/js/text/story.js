@@ -2,7 +2,7 @@
 import { entity, place } from "./entity.js";
 import { duration } from "./time.js";
 import { headline } from "./verdict.js";
-import { actionName, list, plural, quantity, signalName, stateRank } from "./words.js";
+import { actionName, levelName, list, plural, quantity, signalName, stateRank } from "./words.js";
 import { href } from "../state/route.js";
 
 const nodeOf = (event) => event.node ?? event.partitionkey ?? "";
@@ -30,7 +30,7 @@ function signal(event) {
   } else if (value != null && !cleared) {
     about = `${where}: ${unit === "s" ? duration(value) : quantity(value, unit)}${window ? ` in ${duration(window)}` : ""}`;
   }
-  const step = cleared ? "cleared" : level && level !== "open" ? String(level).replaceAll("_", " ") : "";
+  const step = cleared ? "cleared" : level && level !== "open" ? levelName(level) : "";
   return {
     key: `signal ${node} ${name} ${who} ${since} ${window ?? ""}`,
     icon: cleared ? "good" : severity,

@@ -36,12 +36,14 @@ export function duration(s) {
   if (a < 1) return `${sign}${trim((a * 1000).toPrecision(3))} ms`;
   if (a < 60) return `${sign}${trim(a.toFixed(a < 10 ? 2 : 1))} s`;
   const t = Math.round(a);
-  if (t < 3600) return `${sign}${Math.floor(t / 60)} min ${TWO(t % 60)} s`;
+  if (t < 3600) return sign + two(Math.floor(t / 60), "min", TWO(t % 60), "s");
   const m = Math.round(a / 60);
-  if (m < 1440) return `${sign}${Math.floor(m / 60)} h ${TWO(m % 60)} min`;
+  if (m < 1440) return sign + two(Math.floor(m / 60), "h", TWO(m % 60), "min");
   const h = Math.round(a / 3600);
-  return `${sign}${Math.floor(h / 24)} d ${h % 24} h`;
+  return sign + two(Math.floor(h / 24), "d", h % 24, "h");
 }
+
+const two = (n, unit, rest, small) => (Number(rest) ? `${n} ${unit} ${rest} ${small}` : `${n} ${unit}`);
 
 /** The largest unit only: 7 s, 3 min, 2 h, 5 d. */
 export function age(s) {

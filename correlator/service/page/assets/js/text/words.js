@@ -93,6 +93,9 @@ const JOB_STATES = {
 };
 export const jobState = (state) => JOB_STATES[state] ?? plain(state).toLowerCase();
 
+/** Thresholds that an outage passes: `half_budget`, `budget`, `lethal`, or a time such as `1s`. */
+export const levelName = (level) => (/^\d+s$/.test(level) ? `after ${level.slice(0, -1)} s` : plain(level));
+
 const UNITS = { s: "s", c: "°C", count: "", "1": "", errors: "errors" };
 /** A value with its unit, in the precision that it deserves. */
 export function quantity(value, unit) {

@@ -3,7 +3,7 @@ import { html } from "../lib/ui.js";
 import { Drill, Severity } from "../parts/marks.js";
 import { entity } from "../text/entity.js";
 import { clock, duration, offset } from "../text/time.js";
-import { quantity } from "../text/words.js";
+import { levelName, quantity } from "../text/words.js";
 import { spanLength } from "./lane.js";
 
 const ROLES = { active: "the verdict rests on it", interesting: "seen, but not the cause" };
@@ -28,7 +28,7 @@ function SpanFacts({ span, origin, budget }) {
     ${over !== null && html`<span>${over > 0 ? `${duration(over)} longer than NCCL waits` : `${duration(-over)} less than NCCL waits`}</span>`}
     ${span.value != null && span.unit !== "s" && html`<span>${quantity(span.value, span.unit)}${span.threshold != null ? ` against ${quantity(span.threshold, span.unit)}` : ""}</span>`}
     ${span.window_s && html`<span>in a window of ${duration(span.window_s)}</span>`}
-    ${span.level && html`<span>passed ${String(span.level).replaceAll("_", " ")}</span>`}
+    ${span.level && html`<span>passed: ${levelName(span.level)}</span>`}
     ${span.role && html`<span class="muted">${ROLES[span.role]}</span>`}
     <${Drill} drill=${span.drill} />
   `;

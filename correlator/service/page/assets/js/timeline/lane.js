@@ -16,6 +16,12 @@ export function spanLength(span) {
   return duration((span.b - span.a) / 1000);
 }
 
+/** What a bar says: the length of an outage, but the value of what is counted in a window. */
+export function figure(span) {
+  if (span.window_s && span.value != null) return `${span.unit === "s" ? duration(span.value) : quantity(span.value, span.unit)} in ${duration(span.window_s)}`;
+  return spanLength(span);
+}
+
 function label(span, origin) {
   const value = span.value != null && span.unit !== "s" ? `, ${quantity(span.value, span.unit)}` : "";
   const role = span.role === "active" ? ", the verdict rests on it" : span.role === "interesting" ? ", not the cause" : "";
@@ -35,7 +41,7 @@ function Span({ span, window, budget, origin, index, point }) {
   return html`
     <a class="span" href=${span.href} style=${style} tabIndex=${-1} data-index=${index} data-severity=${span.severity} data-role=${span.role}
       data-open=${span.open} data-over=${"--cut" in style} aria-label=${label(span, origin)} onMouseEnter=${() => point(span)} onFocus=${() => point(span)}>
-      <span aria-hidden="true">${span.title} <b>${spanLength(span)}</b></span>
+      <span aria-hidden="true">${span.title} <b>${figure(span)}</b></span>
     </a>
   `;
 }

@@ -3,14 +3,18 @@ import { html, useMemo } from "../lib/ui.js";
 import { bounded } from "./window.js";
 
 const BINS = 240;
+const TONES = ["fatal", "error", "warning", "info"];
 
 export function Minimap({ lanes, whole, window, change }) {
   const bins = useMemo(() => {
     const found = new Map();
+    const put = (i, tone) => {
+      if (!found.has(i) || TONES.indexOf(tone) < TONES.indexOf(found.get(i))) found.set(i, tone);
+    };
     const bin = (t) => Math.max(0, Math.min(BINS - 1, Math.floor(((t - whole[0]) / (whole[1] - whole[0])) * BINS)));
     for (const lane of lanes) {
-      for (const mark of lane.marks) if (!found.has(bin(mark.at))) found.set(bin(mark.at), "info");
-      for (const row of lane.rows) for (const span of row.spans) for (let i = bin(span.a); i <= bin(span.b); i++) found.set(i, "error");
+      for (const mark of lane.marks) put(bin(mark.at), mark.severity);
+      for (const row of lane.rows) for (const span of row.spans) for (let i = bin(span.a); i <= bin(span.b); i++) put(i, span.severity);
     }
     return [...found];
   }, [lanes, whole[0], whole[1]]);

@@ -17,7 +17,7 @@ export function model(timeline, verdict, now) {
     const spans = lane.spans.map((span) => spanOf(span, lane.node, to, roles));
     const { rows, left } = packed(spans);
     const marks = lane.marks.map((mark) => markOf(mark, lane.node, roles)).sort((a, b) => a.at - b.at);
-    return { node: lane.node, rows, marks, hidden: (lane.hidden ?? 0) + left, quiet: !spans.length && !marks.length };
+    return { node: lane.node, rows, marks, hidden: (lane.hidden ?? 0) + left, quiet: !spans.length && marks.every((m) => m.severity === "info" && !m.role) };
   });
   const all = lanes.flatMap((lane) => lane.rows.flatMap((row) => row.spans));
   const onset = onsetOf(timeline, verdict);
@@ -93,7 +93,7 @@ function linesOf(timeline, spans, onset) {
   const fatal = budget && (outages.find((s) => s.b - s.a >= budget * 1000) ?? outages[0]);
   if (fatal) {
     const at = fatal.a + budget * 1000;
-    lines.push({ kind: "budget", at, until: fatal.a + LETHAL * budget * 1000, text: `NCCL gives up here, ${duration(budget)}` });
+    lines.push({ kind: "budget", at, until: fatal.a + LETHAL * budget * 1000, text: `NCCL gives up here, ${duration(budget)}`, brief: "NCCL gives up" });
   }
   if (onset !== null) lines.push({ kind: "onset", at: onset, text: "onset" });
   for (const action of timeline.actions ?? []) {
@@ -103,18 +103,23 @@ function linesOf(timeline, spans, onset) {
   return lines.sort((a, b) => a.at - b.at);
 }
 
-/** From shortly before the onset to shortly after the last thing that followed from it. */
+/** From shortly before the onset to shortly after the last thing that followed from it. What only came to light
+ * later (a node that is silent since the job is gone) does not stretch it. */
 export function focusOf({ all, marks, lines, whole, onset }) {
+  const begin = onset ?? -Infinity;
   const points = lines.filter((l) => l.kind !== "edge").map((l) => l.until ?? l.at);
-  for (const span of all) if (span.severity !== "info" && (onset === null || span.b >= onset)) points.push(Math.max(span.a, onset ?? span.a), ...(span.open ? [] : [span.b]));
-  for (const mark of marks) if (onset === null ? mark.severity !== "info" : mark.at >= onset) points.push(mark.at);
   const ended = lines.findLast((l) => l.kind === "edge" && l.text === "ended");
-  if (onset !== null && ended && ended.at >= onset) points.push(ended.at);
+  if (ended && onset !== null && ended.at >= onset) points.push(ended.at);
+  for (const span of all) if (span.role === "active") points.push(span.a, ...(span.open ? [] : [span.b]));
+  for (const mark of marks) if (mark.role === "active") points.push(mark.at);
+  const last = points.length ? Math.max(...points) : Infinity;
+  for (const span of all) if (span.severity !== "info" && span.a >= begin && span.a <= last) points.push(span.a);
+  for (const mark of marks) if (mark.at >= begin && mark.at <= last && (onset !== null || mark.severity !== "info")) points.push(mark.at);
   if (!points.length) return whole;
   const a = Math.min(...points, ...(onset === null ? [] : [onset]));
   const b = Math.max(...points);
   const room = Math.max(LEAST_FOCUS_MS, b - a);
-  return [Math.max(whole[0], a - room * 0.08), Math.min(whole[1], b + room * 0.1)];
+  return [Math.max(whole[0], a - room * 0.08), Math.min(whole[1], b + room * 0.12)];
 }
 
 /** Marks that would lie on each other become one with a number. */
@@ -139,12 +144,13 @@ export function flagRows(lines, x, width, charWidth = 6.6) {
   const rows = [];
   return lines.map((line) => {
     const at = x(line.at);
-    const size = line.text.length * charWidth + 30;
+    const text = (width < 560 && line.brief) || line.text;
+    const size = text.length * charWidth + 30;
     const turn = at + size > width && at - size > 0;
     const [from, to] = turn ? [at - size, at] : [at, at + size];
     let row = rows.findIndex((taken) => taken.every(([a, b]) => b <= from || a >= to));
     if (row < 0) row = rows.push([]) - 1;
     rows[row].push([from, to]);
-    return { ...line, row, turn };
+    return { ...line, text, row, turn };
   });
 }

@@ -143,11 +143,11 @@ function Flag({ flag, x }) {
 }
 
 function Line({ line, window, x, width }) {
-  if (line.until !== undefined && line.until >= window[0] && line.at <= window[1]) {
-    const from = Math.max(0, x(line.at));
-    const to = Math.min(width, x(line.until));
-    return html`<i class="line" data-kind=${line.kind} style=${{ left: `${from}px`, width: `${Math.max(0, to - from)}px` }} />`;
-  }
-  if (line.at < window[0] || line.at > window[1]) return null;
-  return html`<i class="line" data-kind=${line.kind} style=${{ left: `${x(line.at)}px` }} />`;
+  const shown = line.at >= window[0] && line.at <= window[1];
+  const from = Math.max(0, x(line.at));
+  const to = Math.min(width, x(line.until ?? line.at));
+  return html`
+    ${to > from && html`<i class="band" data-kind=${line.kind} style=${{ left: `${from}px`, width: `${to - from}px` }} />`}
+    ${shown && html`<i class="line" data-kind=${line.kind} style=${{ left: `${from}px` }} />`}
+  `;
 }

@@ -20,7 +20,7 @@ const Entry = memo(({ entry }) => html`
 export function Changes() {
   const entries = useChanges();
   return html`
-    <${Panel} id="changes" title="What changed" about=${entries.length ? "newest first, live" : ""}>
+    <${Panel} id="changes" class="changes-panel" title="What changed" about=${entries.length ? "newest first, live" : ""}>
       <div class="scroll">
         ${entries.length === 0
           ? html`<${Empty} title="Quiet so far">Signals, health changes, verdicts and actions appear here the moment they are published.<//>`

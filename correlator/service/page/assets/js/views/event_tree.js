@@ -4,6 +4,7 @@ import { Icon } from "../parts/icons.js";
 import { Severity, Time } from "../parts/marks.js";
 import { href } from "../state/route.js";
 import { iconOf, isRaw, kindName } from "../text/kinds.js";
+import { titleOf } from "../text/titles.js";
 
 function walk(event) {
   const items = [...event.currentTarget.querySelectorAll("[role=treeitem]")];
@@ -31,19 +32,19 @@ export const Tree = ({ root }) => html`
 function Branch({ link, depth, first }) {
   const [open, setOpen] = useState(true);
   const causes = link.causes ?? [];
-  const name = link.missing ? "not in the store" : link.title;
+  const name = link.missing ? "not in the store" : titleOf(link);
   const body = link.missing
     ? html`<span class="muted">${link.id.slice(0, 12)}… is not in the store: it has not arrived yet, or was kept for its time</span>`
     : html`
       <span class="row">
         <span class="sev" data-severity=${link.event?.data?.severity ?? "info"}><${Icon} name=${iconOf(link)} /></span>
-        <a href=${href.event(link.id)} tabIndex=${-1} class=${isRaw(link.kind) ? "mono raw" : ""}>${link.title}</a>
+        <a href=${href.event(link.id)} tabIndex=${-1} class=${isRaw(link.kind) ? "mono raw" : ""}>${titleOf(link)}</a>
       </span>
       <span class="meta small muted">
         <span>${kindName(link.kind)}</span> <${Time} at=${link.time} decimals=${3} />
         ${link.note && html`<span class="tag" data-tone="drill">${link.note}</span>`}
         ${link.event?.data?.severity && html`<${Severity} severity=${link.event.data.severity} />`}
-        ${link.again && html`<span>its causes stand above</span>`}
+        ${link.again && html`<span>shown above already</span>`}
       </span>`;
   return html`
     <li role="treeitem" aria-level=${depth + 1} aria-expanded=${causes.length ? String(open) : null} aria-label=${name} tabIndex=${first ? 0 : -1} data-kind=${link.kind ?? "missing"}>

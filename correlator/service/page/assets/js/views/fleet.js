@@ -46,16 +46,14 @@ export function Fleet() {
   return html`
     <h1 class="hidden" tabindex="-1">Fleet</h1>
     <${Stale} error=${error} />
-    <div class="split">
-      <div class="stack">
-        <${Panel} id="jobs" title="Jobs" about=${jobs.length ? `${running} running, ${jobs.length - running} ended` : ""} tools=${html`<a class="link small" href="/jobs">All jobs</a>`}>
+    <div class="fleet">
+        <${Panel} id="jobs" class="jobs-panel" title="Jobs" about=${jobs.length ? `${running} running, ${jobs.length - running} ended` : ""} tools=${html`<a class="link small" href="/jobs">All jobs</a>`}>
           ${jobs.length
             ? html`<div class="scrollx"><${JobsTable} jobs=${jobs.slice(0, SHOWN_JOBS)} /></div>`
             : html`<${Empty} title="No jobs yet">They come from the scheduler: <code>faultwire job watch</code> reads Slurm or Kubernetes.<//>`}
         <//>
+        <${Changes} />
         <${Nodes} nodes=${nodes} />
-      </div>
-      <div class="side"><${Changes} /></div>
     </div>
   `;
 }
@@ -79,7 +77,7 @@ function Nodes({ nodes }) {
   };
   const none = !nodes.length;
   return html`
-    <${Panel} id="nodes" title="Nodes" about=${none ? "" : `${plural(nodes.length, "node")}, ${troubled} with open signals`}
+    <${Panel} id="nodes" class="nodes-panel" title="Nodes" about=${none ? "" : `${plural(nodes.length, "node")}, ${troubled} with open signals`}
       tools=${!none && html`
         <label class="select">Group by
           <select value=${by} onChange=${(e) => setBy(e.target.value)}>

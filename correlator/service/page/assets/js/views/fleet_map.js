@@ -99,7 +99,7 @@ export function FleetMap({ nodes, filter, by }) {
     event.currentTarget.querySelector("a.tile[data-state]:not([data-state=healthy]), a.tile")?.focus();
   };
   return html`
-    <div class="map" data-size=${size} tabindex="0" role="group" aria-label="Nodes. Arrow keys walk, Enter opens."
+    <div class="map" data-size=${size} data-by=${by} tabindex="0" role="group" aria-label="Nodes. Arrow keys walk, Enter opens."
       onKeyDown=${walk} onFocusIn=${point} onFocus=${enter} onMouseOver=${size === "card" ? null : point} onMouseLeave=${() => setHint("")}>
       ${steady.map((g) => html`<${Group} key=${g.key} label=${g.label} nodes=${g.nodes} size=${size} />`)}
     </div>

@@ -6,7 +6,7 @@ import { Panel } from "../parts/panel.js";
 import { href } from "../state/route.js";
 import { place } from "../text/entity.js";
 import { full, ms, offset } from "../text/time.js";
-import { plural } from "../text/words.js";
+import { list, plural } from "../text/words.js";
 
 const MOST = 40;
 const MOST_IDS = 3;
@@ -27,21 +27,38 @@ export function Evidence({ verdict, origin }) {
   `;
 }
 
+/** The same finding on many nodes, set aside for the same reason, is one line. Pure. */
+export function together(symptoms) {
+  const groups = new Map();
+  for (const s of symptoms) {
+    const key = s.demoted_by ? JSON.stringify([s.code, s.demoted_by, s.reason]) : JSON.stringify([s.code, s.node, s.entity, s.time]);
+    const group = groups.get(key);
+    if (group) group.push(s);
+    else groups.set(key, [s]);
+  }
+  return [...groups.values()];
+}
+
 function List({ symptoms, origin }) {
+  const groups = together(symptoms);
   return html`
-    <ul class="symptoms">${symptoms.slice(0, MOST).map((s) => html`<${Symptom} s=${s} origin=${origin} />`)}</ul>
-    ${symptoms.length > MOST && html`<p class="muted small none">and ${symptoms.length - MOST} more in the answer of the API</p>`}
+    <ul class="symptoms">${groups.slice(0, MOST).map((g) => html`<${Symptom} s=${g[0]} same=${g} origin=${origin} />`)}</ul>
+    ${groups.length > MOST && html`<p class="muted small none">and ${groups.length - MOST} more in the answer of the API</p>`}
   `;
 }
 
-const Symptom = ({ s, origin }) => html`
-  <li data-state=${s.state}>
-    <span class="sev" data-severity=${s.state === "active" ? "error" : "info"}><${Icon} name=${s.state === "active" ? "error" : "info"} /></span>
-    <div>
-      <p><b class="mono">${s.code}</b> ${s.node || s.entity ? place(s) : ""}${s.peer ? html` <span class="muted">blames ${s.peer}</span>` : ""}</p>
-      ${s.demoted_by && html`<p class="why"><span class="tag mono">${s.demoted_by}</span> <span class="muted">${s.reason}</span></p>`}
-      ${s.evidence.length > 0 && html`<p class="small refs">${s.evidence.slice(0, MOST_IDS).map((id, i) => html`<a class="link" href=${href.event(id)}>evidence ${s.evidence.length > 1 ? i + 1 : ""}</a> `)}${s.evidence.length > MOST_IDS ? html`<span class="muted">and ${s.evidence.length - MOST_IDS} more</span>` : ""}</p>`}
-    </div>
-    <time class="muted small nowrap" datetime=${s.time} title=${full(ms(s.time))}>${origin === null ? "" : offset((ms(s.time) - origin) / 1000, 0.01)}</time>
-  </li>
-`;
+function Symptom({ s, same, origin }) {
+  const ids = same.flatMap((other) => other.evidence);
+  const places = [...new Set(same.filter((other) => other.node || other.entity).map(place))];
+  return html`
+    <li data-state=${s.state}>
+      <span class="sev" data-severity=${s.state === "active" ? "error" : "info"}><${Icon} name=${s.state === "active" ? "error" : "info"} /></span>
+      <div>
+        <p><b class="mono">${s.code}</b> ${places.length > 2 ? html`<b>${plural(places.length, "place")}</b>: ` : ""}${list(places)}${s.peer && same.length === 1 ? html` <span class="muted">blames ${s.peer}</span>` : ""}</p>
+        ${s.demoted_by && html`<p class="why"><span class="tag mono">${s.demoted_by}</span> <span class="muted">${s.reason}</span></p>`}
+        ${ids.length > 0 && html`<p class="small refs">${ids.slice(0, MOST_IDS).map((id, i) => html`<a class="link" href=${href.event(id)}>evidence ${ids.length > 1 ? i + 1 : ""}</a> `)}${ids.length > MOST_IDS ? html`<span class="muted">and ${ids.length - MOST_IDS} more</span>` : ""}</p>`}
+      </div>
+      <time class="muted small nowrap" datetime=${s.time} title=${full(ms(s.time))}>${origin === null ? "" : offset((ms(s.time) - origin) / 1000, 0.01)}</time>
+    </li>
+  `;
+}

@@ -9,15 +9,28 @@ import { headline } from "../text/verdict.js";
 import { plural } from "../text/words.js";
 
 const MOST = 30;
+const NAMED = 3;
+
+/** The same gap on many nodes is one row. */
+function together(gaps) {
+  const groups = new Map();
+  for (const gap of gaps) {
+    const key = JSON.stringify([gap.collector, gap.status, gap.reason]);
+    if (groups.has(key)) groups.get(key).nodes.push(gap.node);
+    else groups.set(key, { ...gap, nodes: [gap.node] });
+  }
+  return [...groups.values()];
+}
 
 export function Coverage({ verdict }) {
   const gaps = (verdict?.coverage ?? []).filter((c) => c.status !== "ok");
+  const rows = together(gaps);
   return html`
     <${Panel} id="coverage" title="Coverage" about=${gaps.length ? plural(gaps.length, "gap") : ""}>
       ${gaps.length
-        ? html`<table class="rows"><thead><tr><th>Node</th><th>Collector</th><th>Could not see because</th></tr></thead>
-            <tbody>${gaps.slice(0, MOST).map((c) => html`<tr><td><a class="mono" href=${href.node(c.node)}>${c.node}</a></td><td class="mono">${c.collector}</td><td><span class="sev" data-severity="warning"><${Icon} name="warning" />${c.status}</span> <span class="muted">${c.reason}</span></td></tr>`)}</tbody></table>
-            ${gaps.length > MOST && html`<p class="muted small none">and ${gaps.length - MOST} more</p>`}`
+        ? html`<table class="rows"><thead><tr><th>Collector</th><th>Could not see because</th><th>On</th></tr></thead>
+            <tbody>${rows.slice(0, MOST).map((c) => html`<tr><td class="mono">${c.collector}</td><td><span class="sev" data-severity="warning"><${Icon} name="warning" />${c.status}</span> <span class="muted">${c.reason}</span></td><td>${c.nodes.slice(0, NAMED).map((n) => html`<a class="mono" href=${href.node(n)}>${n}</a> `)}${c.nodes.length > NAMED ? html`<span class="muted">and ${c.nodes.length - NAMED} more</span>` : ""}</td></tr>`)}</tbody></table>
+            ${rows.length > MOST && html`<p class="muted small none">and ${rows.length - MOST} more</p>`}`
         : html`<${Empty} title=${verdict ? "No gaps" : "Not known yet"}>${verdict ? "Every collector that mattered was well when it mattered." : "A verdict says which collectors of the affected nodes could not see."}<//>`}
     <//>
   `;

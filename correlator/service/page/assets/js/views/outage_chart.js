@@ -23,10 +23,11 @@ export function OutageChart({ outages }) {
   const box = useRef(null);
   const now = useObservable(theme);
   const { ports, data } = useMemo(() => aligned(outages), [outages]);
+  const budget = outages.find((o) => o.threshold != null)?.threshold;
   const longest = Math.max(0, ...outages.map((o) => o.length_s ?? 0));
   useEffect(() => {
     if (!data[0].length) return undefined;
-    const chart = new uPlot(options(box.current, ports), data, box.current);
+    const chart = new uPlot(options(box.current, ports, budget), data, box.current);
     const resize = new ResizeObserver(() => chart.setSize({ width: box.current.clientWidth, height: HEIGHT }));
     resize.observe(box.current);
     const scheme = matchMedia("(prefers-color-scheme: dark)");
@@ -37,7 +38,7 @@ export function OutageChart({ outages }) {
       resize.disconnect();
       chart.destroy();
     };
-  }, [data, now]);
+  }, [data, budget, now]);
   if (!data[0].length) return null;
   return html`
     <figure class="chart">
@@ -70,9 +71,38 @@ function points(shape, r) {
   }
 }
 
+/** The first and the last time with some air, at least a minute of it. */
+export function around(times) {
+  const [first, last] = [times[0], times.at(-1)];
+  const air = Math.max(60, (last - first) * 0.06);
+  return [first - air, last + air];
+}
+
+function decades(from, to) {
+  const at = [];
+  for (let i = Math.ceil(Math.log10(from)); 10 ** i <= to; i++) at.push(10 ** i);
+  return at;
+}
+
 const outline = (shape, r) => `M${points(shape, r).map(([x, y]) => `${x.toFixed(2)} ${y.toFixed(2)}`).join("L")}Z`;
 
-function options(element, ports) {
+/** Where NCCL gives up, across the chart. */
+function guide(u, budget, paint) {
+  const { ctx, bbox } = u;
+  const y = u.valToPos(budget, "y", true);
+  ctx.strokeStyle = ctx.fillStyle = paint;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([5 * devicePixelRatio, 4 * devicePixelRatio]);
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, y);
+  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.stroke();
+  ctx.font = `${11 * devicePixelRatio}px Inter Variable, system-ui, sans-serif`;
+  ctx.textAlign = "right";
+  ctx.fillText(`NCCL gives up, ${duration(budget)}`, bbox.left + bbox.width - 4 * devicePixelRatio, y + 13 * devicePixelRatio);
+}
+
+function options(element, ports, budget) {
   const paint = (name) => () => colour(element, name);
   const axis = { stroke: paint("--muted"), grid: { stroke: paint("--line"), width: 1 }, ticks: { show: false }, font: "11px Inter Variable, system-ui, sans-serif" };
   return {
@@ -81,10 +111,14 @@ function options(element, ports) {
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     legend: { show: false },
     cursor: { show: false },
-    scales: { x: { time: true, range: (_, a, b) => [a - Math.max(60, (b - a) * 0.05), b + Math.max(60, (b - a) * 0.05)] }, y: { distr: 3, range: (_, a, b) => [Math.min(a, 0.1) / 1.5, Math.max(b, 10) * 1.5] } },
+    scales: {
+      // the data's own ends: uPlot widens a single point to years
+      x: { time: true, range: (u) => around(u.data[0]) },
+      y: { distr: 3, range: (_, a, b) => [Math.min(a, 0.5) / 2, Math.max(b, 20) * 2] },
+    },
     axes: [
-      { ...axis, values: (_, at) => at.map((s) => (s % 86_400 === 0 ? day(s * 1000).slice(5) : clock(s * 1000).slice(0, 5))), space: 70 },
-      { ...axis, size: 62, values: (_, at) => at.map((s) => (s == null ? "" : duration(s))) },
+      { ...axis, values: (_, at) => at.map((s) => (s % 86_400 === 0 ? day(s * 1000).slice(5) : clock(s * 1000).slice(0, at[1] - at[0] < 60 ? 8 : 5))), space: 70 },
+      { ...axis, size: 62, splits: (_u, _i, from, to) => decades(from, to), values: (_, at) => at.map((s) => (s == null ? "" : duration(s))) },
     ],
     series: [
       {},
@@ -95,6 +129,7 @@ function options(element, ports) {
         (u) => {
           const { ctx } = u;
           ctx.save();
+          if (budget) guide(u, budget, colour(element, "--fatal"));
           ctx.fillStyle = colour(element, "--error");
           for (let s = 1; s < u.data.length; s++) {
             for (let i = 0; i < u.data[0].length; i++) {
