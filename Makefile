@@ -6,7 +6,9 @@ SECONDS ?=
 PLAIN   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format schemas bench bench-collectors bench-streams bench-correlator bench-e2e lock clean
+.PHONY: help venv page demo test check format schemas kube-apiserver bench bench-collectors bench-streams \
+        bench-correlator bench-e2e lock clean
+PAGE    := correlator/service/page
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,10 +21,16 @@ $(VENV)/.ready: requirements-dev.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
-demo: venv ## the whole pipeline, live, with the incident it exists for (SECONDS=60, PLAIN=1)
+page: $(PAGE)/assets/vendor/preact.js ## the libraries of the web page, pinned, from npm (nothing of it is needed to serve)
+
+$(PAGE)/assets/vendor/preact.js: $(PAGE)/package-lock.json $(PAGE)/vendor.mjs
+	@if command -v npm >/dev/null; then node $(PAGE)/vendor.mjs && touch $@; \
+	else echo "no npm here: everything works but the web page, which says so (Debian: npm)"; fi
+
+demo: venv page ## the whole pipeline, live, with the incident it exists for (SECONDS=60, PLAIN=1)
 	$(BIN)/faultwire demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(PLAIN),--plain)
 
-test: venv ## everything the project claims, the tests against a real broker included
+test: venv page ## everything the project claims, the tests against a real broker included
 	$(BIN)/pytest
 
 check: venv ## lint, types, the import table, and that generated files are current
@@ -37,6 +45,11 @@ format: venv ## rewrite the code in the project's format
 
 schemas: venv ## write the JSON Schemas and the AsyncAPI document again
 	$(BIN)/faultwire topics schema
+
+kube-apiserver: .cache/kube-apiserver ## a real kube-apiserver for the tests, built from its Go module (some minutes)
+
+.cache/kube-apiserver: tests/kube_apiserver/go.mod tests/kube_apiserver/main.go
+	cd tests/kube_apiserver && go build -trimpath -ldflags="-s -w" -o ../../$@ .
 
 bench: bench-streams bench-correlator bench-e2e bench-collectors ## every benchmark, one after the other (bench/README.md)
 

@@ -24,13 +24,14 @@ from faultwire.broker.cluster import Cluster, free_ports
 from faultwire.broker.errors import NoBrokerError
 from faultwire.logs import QUIET
 from tests.kafka import Kafka
+from tests.kube_real import CRDS, KubeCluster, NoKubernetesError, kube_cluster
 from tests.slurm import NoSlurmError, SlurmCluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever asks for the broker, or for Slurm, carries the marker."""
+    """Whatever asks for the broker, for Slurm or for Kubernetes, carries the marker."""
     for item in items:
-        for name in {"broker", "slurm"}.intersection(getattr(item, "fixturenames", ())):
+        for name in {"broker", "slurm", "kubernetes"}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(name)
 
 
@@ -119,6 +120,21 @@ def slurm(slurm_cluster: SlurmCluster) -> SlurmCluster:
     """The cluster with an empty queue and every node in service."""
     slurm_cluster.reset()
     return slurm_cluster
+
+
+@pytest.fixture(scope="session")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
+    """A real kube-apiserver. Skipped where there is none; FAULTWIRE_REQUIRE_KUBERNETES=1: failed."""
+    with ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(kube_cluster(tmp_path_factory.mktemp("kubernetes")))
+        except NoKubernetesError as exc:
+            if os.environ.get("FAULTWIRE_REQUIRE_KUBERNETES") == "1":
+                pytest.fail(f"FAULTWIRE_REQUIRE_KUBERNETES=1, and there is none: {exc}", pytrace=False)
+            pytest.skip(f"no Kubernetes: {exc}")
+        for definition in CRDS:
+            cluster.define(*definition)
+        yield cluster
 
 
 @pytest.fixture(autouse=True)
