@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from correlator.processor import JobProcessor
-from correlator.state import Attempt
+from correlator.state import PHASE_BASE, Attempt
 from streams.engine.api import Output
-from topics.derived import Action, Attribution
+from topics.derived import SUBDOMAINS, Action, ActionName, Attribution
 from topics.events import Event
 from topics.time import NS_PER_S
 
@@ -26,14 +26,18 @@ Labels = tuple[str, ...]
 class VerdictMetrics:
     """A `streams.engine.metrics.Sensor` over a `JobProcessor`.
 
-    Counters begin with the process. The series of verdicts do, too: a dashboard looks back in time with
-    `last_over_time` and does not need them kept over a restart.
+    Counters begin with the process, all with 0, so that `increase` sees the first one. The series of verdicts
+    begin with it, too: a dashboard looks back in time with `last_over_time`.
     """
 
     def __init__(self, processor: JobProcessor) -> None:
         self._processor = processor
-        self._attributions: Counter[Labels] = Counter()
-        self._actions: Counter[Labels] = Counter()
+        self._attributions: Counter[Labels] = Counter(
+            {(p, d, s): 0 for p in PHASE_BASE for d, subdomains in SUBDOMAINS.items() for s in subdomains}
+        )
+        self._actions: Counter[Labels] = Counter(
+            {(action, word): 0 for action in get_args(ActionName) for word in ("true", "false")}
+        )
         self._verdicts: OrderedDict[Labels, tuple[Labels, float]] = OrderedDict()
 
     def sent(self, outputs: Sequence[Output], now: int) -> None:  # noqa: ARG002 - the interface

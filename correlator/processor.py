@@ -41,6 +41,7 @@ class JobProcessor:
 
     name: Final = "correlator"
     sources: Final = ("evidence", "raw.job")
+    outputs: Final = ("attributions", "actions", "evidence")
 
     def __init__(
         self,

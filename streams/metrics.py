@@ -12,17 +12,20 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client.core import Metric
 
 from streams.badtime import BadTime, Labels
 from streams.engine.api import Output
-from streams.fleet_view import FleetView, counter
+from streams.fleet_view import STATES, FleetView, counter
 from streams.node import FLEET_KEY
 from streams.processor import NodeProcessor
+from streams.signals.registry import DETECTORS
 from topics.derived import Health, Signal
+from topics.payloads import Severity
 
+NAMES: Final = sorted({signal for detector in DETECTORS for signal in detector.signals})
 SLICE: Final = 32
 """Nodes looked at in one go: about a millisecond."""
 
@@ -33,8 +36,10 @@ class FleetMetrics:
     def __init__(self, processor: NodeProcessor, clock: Callable[[], int] = time.time_ns) -> None:
         self._processor = processor
         self._clock = clock
-        self._signals: Counter[Labels] = Counter()
-        self._transitions: Counter[Labels] = Counter()
+        self._signals: Counter[Labels] = Counter(
+            {(signal, "open", severity): 0 for signal in NAMES for severity in get_args(Severity)}
+        )
+        self._transitions: Counter[Labels] = Counter({(a, b): 0 for a in STATES for b in STATES if a != b})
         self._ports = BadTime()
         self._throttle = BadTime()
         self._view = FleetView(self._ports, self._throttle)

@@ -38,6 +38,7 @@ class NodeProcessor:
         "raw.xid", "raw.nvlink", "raw.throttle", "raw.aer", "raw.ib-port", "raw.gpu", "raw.node", "raw.log",
         "raw.placement", "raw.check", "fleet",
     )  # fmt: skip
+    outputs: tuple[str, ...] = ("signals", "health", "evidence", "fleet", "raw.node")
     state_version: ClassVar[int] = STATE_VERSION
 
     def __init__(self, settings: SignalSettings | None = None) -> None:

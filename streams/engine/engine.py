@@ -15,7 +15,7 @@ from streams.engine.deadletters import Letters
 from streams.engine.errors import OwnershipError
 from streams.engine.ledger import Ledger, Record, Step
 from streams.engine.memory import tidy
-from streams.engine.metrics import Latencies, Latency, Sensor
+from streams.engine.metrics import Latencies, Latency, Sensor, told_topics
 from streams.engine.outbox import Message, Outbox, partition_of, to_messages
 from streams.engine.pipeline import Effect, Pipeline
 from streams.engine.table import StateTable
@@ -48,8 +48,8 @@ class Engine:
         self.letters = Letters(settings.cluster, processor.name)
         self.ledger = Ledger(processor, self.letters)
         self.latency = Latency()
-        self.event_lag = Latencies()
-        self.output_latency = Latencies()
+        self.event_lag = Latencies(processor.sources)
+        self.output_latency = Latencies(told_topics(processor))
         self.vitals = Vitals(settings)
         self.sources = {settings.prefix + name: name for name in processor.sources}
         self.partitions: int | None = None

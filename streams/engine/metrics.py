@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from streams.engine.api import Output
+from streams.engine.api import Output, Processor
 from topics.time import NS_PER_S
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class Sensor(Protocol):
 class Latencies:
     """How long after the fact something happened here, by topic. A clock that is ahead counts as no time."""
 
-    def __init__(self) -> None:
-        self.of: dict[str, Latency] = {}
+    def __init__(self, topics: Iterable[str] = ()) -> None:
+        self.of = {topic: Latency() for topic in topics}
 
     def observe(self, topic: str, fact: int, now: int) -> None:
         known = self.of.get(topic)
@@ -75,6 +75,12 @@ class Latencies:
         for topic, latency in sorted(self.of.items()):
             family.add_metric([topic], latency.buckets(), latency.sum)
         return family
+
+
+def told_topics(processor: Processor) -> tuple[str, ...]:
+    """Topics that a core says it writes to: they are on the page with 0 before its first output."""
+    told: tuple[str, ...] = getattr(processor, "outputs", ())
+    return told
 
 
 class EngineCollector(Collector):
@@ -97,16 +103,16 @@ class EngineCollector(Collector):
         for name, (about, value) in simple.items():
             yield CounterMetricFamily(f"faultwire_engine_{name}", about, value=value)
         events = CounterMetricFamily("faultwire_engine_events", "Events applied", labels=["topic"])
-        for topic, count in sorted(counts.events.items()):
-            events.add_metric([topic], count)
+        for topic in sorted({*engine.processor.sources, *counts.events}):
+            events.add_metric([topic], counts.events.get(topic, 0))
         yield events
         dead = CounterMetricFamily("faultwire_engine_dead_letters", "Records not read", labels=["reason"])
         for reason in sorted({*REASONS, *counts.dead}):
             dead.add_metric([reason], counts.dead.get(reason, 0))
         yield dead
         outputs = CounterMetricFamily("faultwire_engine_outputs", "Events sent", labels=["topic"])
-        for topic, count in sorted(counts.outputs.items()):
-            outputs.add_metric([topic], count)
+        for topic in sorted({*told_topics(engine.processor), *counts.outputs}):
+            outputs.add_metric([topic], counts.outputs.get(topic, 0))
         yield outputs
         latency = HistogramMetricFamily(
             "faultwire_engine_record_age_seconds", "From the broker's timestamp to the core"
