@@ -13,7 +13,7 @@ from correlator.service import metrics, page, problems
 from correlator.service.auth import Tokens
 from correlator.service.limits import Limits
 from correlator.service.postmortem import Attributors
-from correlator.service.routes import probes, reading, streaming, submitting
+from correlator.service.routes import compat, probes, reading, streaming, submitting
 from correlator.service.service import Feed, Service
 from correlator.service.settings import ServiceSettings
 from correlator.service.store import Store
@@ -59,12 +59,12 @@ def create_app(
     app.state.tokens = tokens
     app.state.attributors = attributors
     problems.install(app)
-    for routes in (probes, reading, streaming, submitting):
+    for routes in (probes, reading, streaming, submitting, compat):
         app.include_router(routes.router)
-    metrics.mount(app)
     page.mount(app)
     app.add_middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM)
     app.add_middleware(Limits, settings=settings, any_host=bool(tokens), clock=time.monotonic)
+    metrics.mount(app)  # last, so that it counts what the limits refuse, too
     return app
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -74,11 +75,8 @@ class Hub:
         self._guard = threading.Lock()
         self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
         self.closed = False
+        self.listeners = 0
         self._unsubscribe = store.subscribe(self._news)
-
-    @property
-    def listeners(self) -> int:
-        return len(self._waiting)
 
     def _news(self, written: Written) -> None:
         """In the writer's thread."""
@@ -101,14 +99,30 @@ class Hub:
             self._unsubscribe()
         self._wake()
 
+    @contextmanager
+    def news(self) -> Iterator[asyncio.Event]:
+        """Set when anything new has come since the block began."""
+        news = asyncio.Event()
+        self._waiting[news] = asyncio.get_running_loop()
+        try:
+            yield news
+        finally:
+            del self._waiting[news]
+
     async def listen(self, wanted: Wanted, after: int | None) -> AsyncIterator[str]:
         """Server-sent events. `after` None: from now on."""
         seq = self._store.last_seq if after is None else after
         if wanted.job is not None:
             wanted.nodes = await asyncio.to_thread(self._nodes_of_job, wanted.job)
-        news = asyncio.Event()
-        self._waiting[news] = asyncio.get_running_loop()
+        self.listeners += 1
         try:
+            async for told in self._listen(wanted, seq):
+                yield told
+        finally:
+            self.listeners -= 1
+
+    async def _listen(self, wanted: Wanted, seq: int) -> AsyncIterator[str]:
+        with self.news() as news:
             # an id of its own, so that even a listener who heard nothing yet knows where it was
             yield f"retry: {RETRY_MS}\nid: {seq}\n\n"
             while not self.closed:
@@ -127,8 +141,6 @@ class Hub:
                         await news.wait()
                 except TimeoutError:
                     yield f": {seq}\n\n"
-        finally:
-            del self._waiting[news]
 
     async def _after(self, seq: int) -> list[Item]:
         if seq >= self._store.last_seq:

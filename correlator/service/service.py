@@ -27,6 +27,16 @@ class Feed(Protocol):
         """Records that wait to be read; None while unknown."""
         ...
 
+    @property
+    def events(self) -> int:
+        """Events so far that were new to the store."""
+        ...
+
+    @property
+    def unreadable(self) -> int:
+        """Records and events so far that do not follow the contract."""
+        ...
+
 
 class Service:
     """One a process. `clock` gives nanoseconds since the epoch."""

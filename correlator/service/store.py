@@ -66,6 +66,7 @@ class Store:
         self._lock = threading.Lock()
         self._listeners: list[Callable[[Written], None]] = []
         self._held: IO[str] | None = None
+        self._path: Path | None = None
         self.version = 0
         """Counts the batches after which a reply may differ."""
         self.epoch = 0
@@ -81,7 +82,7 @@ class Store:
     # -- opening ---------------------------------------------------------------------------------------
     def _open(self, url: str) -> Engine:
         if "://" not in url:
-            path = Path(url)
+            path = self._path = Path(url)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._hold(path)
             _put_aside(path)
@@ -234,6 +235,13 @@ class Store:
         Returns what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def size_bytes(self) -> int | None:
+        """Of an SQLite file with its log; None elsewhere."""
+        if self._path is None:
+            return None
+        files = (self._path, self._path.with_name(self._path.name + "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
 
     def check(self) -> None:
         """Raises `StoreError` when the store does not answer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, select, tuple_
+from sqlalchemy import Connection, func, select, tuple_
 
 from correlator.attribution.view import AttemptView
 from correlator.evidence.store import SETTINGS, EvidenceStore
@@ -115,6 +115,11 @@ def budget_s(db: Connection, row: Any) -> float | None:
     for text in (*db.scalars(printed), *db.scalars(select(e.body).where(e.id == row.job_event))):
         known.add(decode(text.encode()))
     return AttemptView(row.job_id, row.attempt, known, CorrelatorSettings(), now=row.last).budget_s
+
+
+def last_attempt(db: Connection, job_id: str) -> int | None:
+    a = schema.attempts.c
+    return db.scalar(select(func.max(a.attempt)).where(a.job_id == job_id))
 
 
 def attribution(db: Connection, job_id: str, number: int) -> dict[str, Any] | None:
