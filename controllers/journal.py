@@ -76,6 +76,7 @@ class Journal:
             topic,
             bootstrap_servers=self.bootstrap,
             enable_auto_commit=False,
+            auto_offset_reset="earliest",  # the default, the end, may overtake our seek to the beginning
             isolation_level="read_committed",
             fetch_max_wait_ms=100,
             **self.options,

@@ -91,6 +91,7 @@ class OperatorDesk:
             name,
             bootstrap_servers=self.bootstrap,
             enable_auto_commit=False,
+            auto_offset_reset="earliest",  # the default, the end, may overtake our seek to the beginning
             isolation_level="read_committed",
             **(self.options or {}),
         )

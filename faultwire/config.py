@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from faultwire.settings import Settings
 
@@ -34,7 +35,11 @@ INHERITED: Final = {
 }
 """A room's setting of this name follows the common one unless its own section says otherwise."""
 
+COMMON_SECURITY: Final = "kafka.security."
+"""A room's own `security` section follows this one, key by key, in the same way."""
+
 DEFAULT: Final = "default"
+MASK: Final = "***"
 
 
 class ConfigError(Exception):
@@ -54,9 +59,11 @@ class Loaded:
     file: Path | None
 
     def rows(self) -> list[tuple[str, Any, str]]:
-        """(key, value as JSON would have it, source) of every setting, in the order of the models."""
+        """(key, value as JSON would have it, source) of every setting, in the order of the models; a secret
+        is `***`."""
         plain = self.settings.model_dump(mode="json")
-        return [(key, _at(plain, key), self.sources[key]) for key in leaves(Settings)]
+        found = [(key, _at(plain, key), self.sources[key]) for key in leaves(Settings)]
+        return [(key, MASK if value and is_secret(key) else value, source) for key, value, source in found]
 
 
 def load(
@@ -87,17 +94,22 @@ def load(
         take(key, value, source)
     if file is not None:
         for key, value in _flat(Settings, _read(file), str(file), problems):
-            take(key, value, str(file))
+            if is_secret(key):
+                problems.append(f"{file}: {_not_here(key)}")
+            else:
+                take(key, value, str(file))
     for key, value, name in _from_environment(environ, problems):
         take(key, value, f"environment {name}")
     for key, value in (flags or {}).items():
-        if key in leaves(Settings):
+        if is_secret(key):
+            problems.append(f"command line: {_not_here(key)}")
+        elif key in leaves(Settings):
             take(key, _typed(key, value) if isinstance(value, str) else value, "command line")
         else:
             problems.append(f"command line: {_unknown(key)}")
     for key in leaves(Settings):
-        common = INHERITED.get(key.rpartition(".")[2])
-        if common and key not in values:
+        common = _common(key)
+        if common in values and key not in values:
             take(key, values[common], f"as {common}")
     if problems:
         raise ConfigError(problems)
@@ -106,7 +118,8 @@ def load(
     except ValidationError as exc:
         told = [_wrong(error, sources) for error in exc.errors(include_url=False)]
         # what a room inherited is wrong where it was set, and told there
-        raise ConfigError([line for line in told if not line.startswith("as ")] or told) from exc
+        own = [line for line in told if not line.startswith("as ")] or told
+        raise ConfigError(own) from (None if any(map(is_secret, values)) else exc)
     return Loaded(settings, {key: sources.get(key, DEFAULT) for key in leaves(Settings)}, file)
 
 
@@ -120,6 +133,24 @@ def leaves(model: type[BaseModel], prefix: str = "") -> dict[str, Any]:
         else:
             found[prefix + name] = info.annotation
     return found
+
+
+def is_secret(key: str) -> bool:
+    """Whether the setting holds a secret itself (and not the name of the file that does)."""
+    return SecretStr in _members(leaves(Settings).get(key))
+
+
+def _common(key: str) -> str:
+    section, _, name = key.rpartition(".")
+    if section.endswith(".security") and not key.startswith(COMMON_SECURITY):
+        return COMMON_SECURITY + name
+    return INHERITED.get(name, "")
+
+
+def _not_here(key: str) -> str:
+    """A process list and a settings file are read by many."""
+    variable = ENV_PREFIX + key.upper().replace(".", "__")
+    return f"{key} is a secret: put it into a file that {key}_file names, or set {variable}"
 
 
 def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
@@ -177,7 +208,7 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> Iterat
 
 def _typed(key: str, text: str) -> Any:
     """Text of a flag or variable as the setting's type has it: lists, numbers and booleans as in TOML."""
-    if leaves(Settings)[key] is str:
+    if _members(leaves(Settings)[key]) <= {str, SecretStr, NoneType}:
         return text
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -199,12 +230,21 @@ def _wrong(error: Any, sources: Mapping[str, str]) -> str:
     for length in range(len(parts), 0, -1):
         key = ".".join(parts[:length])
         if key in sources:
-            return f"{sources[key]}: {'.'.join(parts)}: {error['msg']} (it is {error['input']!r:.80})"
-    return f"{'.'.join(parts) or 'configuration'}: {error['msg']}"
+            what = MASK if is_secret(key) else f"{error['input']!r:.80}"
+            return f"{sources[key]}: {'.'.join(parts)}: {error['msg']} (it is {what})"
+    # of a whole section: its input is not shown, and a section that only follows the common one is
+    own = [source for key, source in sources.items() if key.startswith(".".join(parts) + ".")]
+    follows = own and all(source.startswith("as ") for source in own)
+    return f"{'as kafka.security: ' if follows else ''}{'.'.join(parts) or 'configuration'}: {error['msg']}"
 
 
 def _model(annotation: Any) -> type[BaseModel] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def _members(annotation: Any) -> set[Any]:
+    """The types that a setting may have: `str | None` has two."""
+    return set(get_args(annotation)) if get_origin(annotation) in (UnionType, Union) else {annotation}
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:

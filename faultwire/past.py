@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
 
 from faultwire.capture import load
 from faultwire.replay import replay
+from topics.admin import partitions_of
 from topics.catalog import kafka_name
 from topics.errors import DecodeError
 from topics.events import Event, decode_record
@@ -24,23 +25,24 @@ def of_capture(directory: Path) -> list[Event[Any]]:
     return [*raw, *(event for _, event in replay(capture).events())]
 
 
-async def of_broker(bootstrap: str, prefix: str, topics: Sequence[str]) -> list[Event[Any]]:
+async def of_broker(
+    bootstrap: str, prefix: str, topics: Sequence[str], connection: Mapping[str, Any] | None = None
+) -> list[Event[Any]]:
     """Everything that stands on the topics now; what can't be read is passed over.
 
-    Raises aiokafka's `KafkaError` where no broker answers.
+    `connection` is handed to the Kafka client (security). Raises aiokafka's `KafkaError` where no broker
+    answers.
     """
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",  # the default, the end, may overtake our seek to the beginning
+        **(connection or {}),
+    )
     events: list[Event[Any]] = []
     await consumer.start()
     try:
-        names = [kafka_name(topic, prefix) for topic in topics]
-        known = await consumer.topics()
-        partitions = [
-            TopicPartition(name, number)
-            for name in names
-            if name in known
-            for number in sorted(consumer.partitions_for_topic(name) or ())
-        ]
+        partitions = await partitions_of(consumer, [kafka_name(topic, prefix) for topic in topics])
         if not partitions:
             return []
         consumer.assign(partitions)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from checks.settings import CheckSettings
 from collectors.settings import CollectSettings
 from controllers.settings import ControlSettings
+from correlator.service.settings import ServiceSettings
 from correlator.settings import CorrelatorSettings
 from streams.settings import EngineSettings
 from streams.signals.thresholds import SignalSettings
+from topics.security import KafkaSecurity
 
 Bootstrap = Annotated[str, StringConstraints(pattern=r"^[^\s,]+:\d+(,[^\s,]+:\d+)*$")]
 
@@ -26,6 +29,13 @@ class KafkaSettings(BaseModel):
     prefix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]*$", max_length=200)]
     partitions: int = Field(ge=1, le=10_000)
     replication: int = Field(ge=1, le=10)
+    security: KafkaSecurity = KafkaSecurity()
+    """Who this process is, for every connection that it makes."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments for a Kafka client beside the address. Raises `topics.errors.SecurityError`."""
+        return self.security.client_options()
 
 
 class LogSettings(BaseModel):
@@ -63,3 +73,5 @@ class Settings(BaseModel):
     streams: SignalSettings
     correlator: CorrelatorSettings
     control: ControlSettings
+    service: ServiceSettings = ServiceSettings()
+    check: CheckSettings

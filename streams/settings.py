@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from topics.catalog import DEFAULT_PREFIX
+from topics.security import KafkaSecurity
 
 
 class EngineSettings(BaseModel):
@@ -16,6 +17,8 @@ class EngineSettings(BaseModel):
     """Kafka, `host:port[,host:port...]`."""
     prefix: str = DEFAULT_PREFIX
     """In front of every topic and of the consumer group."""
+    security: KafkaSecurity = KafkaSecurity()
+    """Who this worker is to Kafka."""
     cluster: str = "local"
     """Names this installation in the `source` of dead letters."""
     app_version: int = Field(default=1, ge=1)

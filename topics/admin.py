@@ -7,11 +7,12 @@ setting, and left to whoever owns the broker.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
@@ -117,6 +118,18 @@ async def describe_topics(
     """
     async with _admin(bootstrap, connection) as admin:
         return await _find(admin, wanted_topics(prefix, DEFAULT_PARTITIONS, 3))
+
+
+async def partitions_of(consumer: AIOKafkaConsumer, names: Iterable[str]) -> list[TopicPartition]:
+    """All partitions of those of the topics that exist, asked for now, in order.
+
+    `consumer.partitions_for_topic` knows the topics that the consumer follows, and of others only what a
+    refresh in the background may have brought: sometimes nothing. Raises aiokafka's `KafkaError`.
+    """
+    cluster = await consumer._client.fetch_all_metadata()
+    return [
+        TopicPartition(name, p) for name in names for p in sorted(cluster.partitions_for_topic(name) or ())
+    ]
 
 
 @asynccontextmanager

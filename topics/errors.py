@@ -26,3 +26,7 @@ class EncodeError(ContractError):
 
 class AdminError(Exception):
     """The broker can't be asked, or refused to create a topic; the message names the topic and why."""
+
+
+class SecurityError(Exception):
+    """The credentials for Kafka can't be used; the message names the file and why, never what is in it."""

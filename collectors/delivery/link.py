@@ -14,7 +14,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError, KafkaError, MessageSizeTooLargeError
 
 from collectors.delivery.record import Outgoing
-from topics.catalog import TOPICS, kafka_name
+from topics.acls import processes
+from topics.catalog import kafka_name
 from topics.events import BATCH_CONTENT_TYPE
 
 REQUEST_TIMEOUT_MS: Final = 10_000
@@ -74,7 +75,7 @@ class KafkaLink:
         try:
             await self._producer.start()
             await self._producer.client.set_topics(
-                [kafka_name(name, self._prefix) for name, spec in TOPICS.items() if spec.batched]
+                [kafka_name(name, self._prefix) for name in sorted(processes()["collect"].topics("Write"))]
             )
         except (KafkaError, OSError) as exc:
             await self.abort()

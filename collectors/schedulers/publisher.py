@@ -74,7 +74,11 @@ class RawPublisher:
     async def _recall(self) -> list[Event[Any]]:
         names = [kafka_name(name, self._prefix) for name in RECALLED_TOPICS]
         consumer = AIOKafkaConsumer(
-            *names, bootstrap_servers=self._bootstrap, enable_auto_commit=False, **self._options
+            *names,
+            bootstrap_servers=self._bootstrap,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",  # the default, the end, may overtake our seek to the beginning
+            **self._options,
         )
         await consumer.start()
         try:

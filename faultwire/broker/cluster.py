@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -35,9 +35,11 @@ class Cluster:
         port: int = 0,
         tied: bool = True,
         settings: Mapping[str, str] | None = None,
+        format_options: Sequence[str] = (),
         say: Say = lambda _: None,
     ) -> None:
-        """`port` is the first node's (0: any free one); `settings` are added to every node's own.
+        """`port` is the first node's (0: any free one); `settings` are added to every node's own, and
+        `format_options` to the laying out of its storage.
 
         Raises `NoBrokerError` when Java, Maven or the jars can't be had.
         """
@@ -50,7 +52,7 @@ class Cluster:
         for node_id, controller_port in voters.items():
             spec = NodeSpec(
                 node_id, ports[node_id - 1], controller_port, folder / f"node-{node_id}", cluster_id, voters,
-                dict(settings or {}),
+                dict(settings or {}), tuple(format_options),
             )  # fmt: skip
             self.nodes[node_id] = JvmNode(spec, java, jars, tied=tied)
 

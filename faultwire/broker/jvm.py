@@ -42,6 +42,8 @@ class NodeSpec:
     cluster_id: str
     voters: dict[int, int]
     extra: dict[str, str] = field(default_factory=dict)
+    format_options: tuple[str, ...] = ()
+    """More arguments for the laying out of the storage, e.g. first SCRAM users."""
 
     @property
     def bootstrap(self) -> str:
@@ -83,7 +85,8 @@ class JvmNode:
             return
         done = subprocess.run(
             [*self._java_command("-Xmx128m"), "kafka.tools.StorageTool", "format", "--cluster-id",
-             self.spec.cluster_id, "--config", str(self._settings), "--ignore-formatted"],
+             self.spec.cluster_id, "--config", str(self._settings), "--ignore-formatted",
+             *self.spec.format_options],
             capture_output=True, text=True, timeout=120, check=False, cwd=self.spec.folder,
         )  # fmt: skip
         if done.returncode:

@@ -6,6 +6,7 @@ that `faultwire --help` answers at once.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +42,13 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point of the `faultwire` command."""
-    app()
+    from topics.errors import SecurityError
+
+    try:
+        app()
+    except SecurityError as exc:  # any command that connects may find that its credentials can't be used
+        typer.echo(f"faultwire: {exc}", err=True)
+        sys.exit(BAD_INPUT)
 
 
 def _version(wanted: bool) -> None:

@@ -17,6 +17,7 @@ from faultwire.cli.import_ import import_
 if TYPE_CHECKING:
     from collectors.agent import Agent
     from collectors.settings import CollectSettings
+    from faultwire.settings import KafkaSettings
 
 
 def register(app: typer.Typer) -> None:
@@ -67,7 +68,7 @@ def collect(
     if to_screen:
         complete = asyncio.run(_print(collecting, once=once))
     else:
-        complete = asyncio.run(_send(collecting, told.kafka.bootstrap, told.kafka.prefix, once=once))
+        complete = asyncio.run(_send(collecting, told.kafka, once=once))
     if not complete:
         raise typer.Exit(COULD_NOT_TELL)
 
@@ -93,12 +94,12 @@ async def _print(collecting: CollectSettings, *, once: bool) -> bool:
     return await _run(agent, collecting, once=once)
 
 
-async def _send(collecting: CollectSettings, bootstrap: str, prefix: str, *, once: bool) -> bool:
+async def _send(collecting: CollectSettings, kafka: KafkaSettings, *, once: bool) -> bool:
     from collectors.assembly import Parts, build, kafka_delivery
     from collectors.clock import SystemClock
 
     clock = SystemClock()
-    delivery = kafka_delivery(collecting, bootstrap, prefix, clock)
+    delivery = kafka_delivery(collecting, kafka.bootstrap, kafka.prefix, clock, kafka.options)
     parts = Parts(collecting, clock, delivery.resume_position, delivery.room)
     return await _run(build(parts, delivery), collecting, once=once)
 

@@ -51,7 +51,7 @@ def slurm(enable: Enable = None, bootstrap: Bootstrap = None) -> None:
             SlurmClient(timeout_s=slurm_settings.command_timeout_s),
             slurm_settings,
             told.control.mark,
-            CheckReporter(told.cluster, told.kafka.bootstrap, told.kafka.prefix),
+            CheckReporter(told.cluster, told.kafka.bootstrap, told.kafka.prefix, told.kafka.options),
         ),
     )
 
@@ -117,7 +117,9 @@ def quarantine(
     from faultwire.cli.run import run_until_signal
 
     told = settings(kafka__bootstrap=bootstrap)
-    keeper = QuarantineKeeper(told.kafka.bootstrap, told.kafka.prefix, dry_run=not for_real)
+    keeper = QuarantineKeeper(
+        told.kafka.bootstrap, told.kafka.prefix, dry_run=not for_real, options=told.kafka.options
+    )
     run_until_signal(keeper.run())
 
 
@@ -138,6 +140,11 @@ def _run(told: Settings, actuator: Actuator) -> None:
 
     control: ControlSettings = told.control
     controller = Controller(
-        actuator, control, cluster=told.cluster, bootstrap=told.kafka.bootstrap, prefix=told.kafka.prefix
+        actuator,
+        control,
+        cluster=told.cluster,
+        bootstrap=told.kafka.bootstrap,
+        prefix=told.kafka.prefix,
+        options=told.kafka.options,
     )
     run_until_signal(controller.run())

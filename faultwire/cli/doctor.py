@@ -64,7 +64,7 @@ async def _broker(kafka: KafkaSettings) -> list[Finding]:
     from topics.errors import AdminError
 
     try:
-        found = await describe_topics(kafka.bootstrap, prefix=kafka.prefix)
+        found = await describe_topics(kafka.bootstrap, prefix=kafka.prefix, connection=kafka.options)
     except AdminError as exc:
         return [Finding("broker", "failed", kafka.bootstrap, str(exc), fix_for("broker", ""))]
     broker = Finding("broker", "ok", kafka.bootstrap)

@@ -111,7 +111,9 @@ def _events(capture: Path | None, bootstrap: str | None, topics: Sequence[str]) 
 
     told = settings(kafka__bootstrap=bootstrap)
     try:
-        return asyncio.run(past.of_broker(told.kafka.bootstrap, told.kafka.prefix, topics))
+        return asyncio.run(
+            past.of_broker(told.kafka.bootstrap, told.kafka.prefix, topics, told.kafka.options)
+        )
     except (KafkaError, OSError) as exc:
         fail(f"no answer from {told.kafka.bootstrap}: {exc}", COULD_NOT_TELL)
 

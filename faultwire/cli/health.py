@@ -156,7 +156,9 @@ async def _publish(told: Settings, event: Event[Any]) -> None:
     from topics.catalog import kafka_name
     from topics.events import BATCH_CONTENT_TYPE, encode_batch
 
-    producer = AIOKafkaProducer(bootstrap_servers=told.kafka.bootstrap, acks="all", enable_idempotence=True)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=told.kafka.bootstrap, acks="all", enable_idempotence=True, **told.kafka.options
+    )
     await producer.start()
     try:
         await producer.send_and_wait(
@@ -178,7 +180,13 @@ async def _read(told: Settings) -> dict[str, Event[Health]]:
     from topics.events import decode
 
     name = kafka_name("health", told.kafka.prefix)
-    consumer = AIOKafkaConsumer(name, bootstrap_servers=told.kafka.bootstrap, enable_auto_commit=False)
+    consumer = AIOKafkaConsumer(
+        name,
+        bootstrap_servers=told.kafka.bootstrap,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",  # the default, the end, may overtake our seek to the beginning
+        **told.kafka.options,
+    )
     last: dict[str, Event[Health]] = {}
     await consumer.start()
     try:

@@ -140,7 +140,7 @@ def _desk(bootstrap: str | None) -> OperatorDesk:
     from controllers.operator import OperatorDesk
 
     told = settings(kafka__bootstrap=bootstrap)
-    return OperatorDesk(told.cluster, told.kafka.bootstrap, told.kafka.prefix)
+    return OperatorDesk(told.cluster, told.kafka.bootstrap, told.kafka.prefix, told.kafka.options)
 
 
 def _ask(question: Coroutine[Any, Any, T]) -> T:

@@ -17,6 +17,7 @@ from faultwire.cli.common import BAD_INPUT, COULD_NOT_TELL, fail, settings
 
 if TYPE_CHECKING:
     from collectors.inventory import Inventory
+    from faultwire.settings import KafkaSettings
     from topics.events import Event
 
 CHUNK = 5_000
@@ -73,10 +74,7 @@ def import_(
             stats=stats,
         )
         try:
-            if to_kafka is None:
-                count = _print(events)
-            else:
-                count = asyncio.run(_send(events, told.kafka.bootstrap, told.kafka.prefix, node))
+            count = _print(events) if to_kafka is None else asyncio.run(_send(events, told.kafka, node))
         except KernelLogError as exc:
             fail(exc, BAD_INPUT)
     summary = f"{count} events"
@@ -100,11 +98,11 @@ def _print(events: Iterable[Event[Any]]) -> int:
     return count
 
 
-async def _send(events: Iterator[Event[Any]], bootstrap: str, prefix: str, node: str) -> int:
+async def _send(events: Iterator[Event[Any]], kafka: KafkaSettings, node: str) -> int:
     from collectors.delivery.link import KafkaLink, LinkError
     from collectors.delivery.record import batches
 
-    link = KafkaLink(bootstrap, prefix, node, {})
+    link = KafkaLink(kafka.bootstrap, kafka.prefix, node, kafka.options)
     count = 0
     try:
         await link.start()

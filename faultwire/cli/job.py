@@ -143,7 +143,7 @@ def watch(
     from collectors.schedulers.publisher import RawPublisher
     from faultwire.cli.run import run_until_signal
 
-    publisher = RawPublisher(told.kafka.bootstrap, told.kafka.prefix)
+    publisher = RawPublisher(told.kafka.bootstrap, told.kafka.prefix, told.kafka.options)
     book = JobBook(told.cluster, scheduler)
     if scheduler == "kubernetes":
         from collectors.schedulers.kubernetes.attempts import PodTracker
@@ -184,7 +184,7 @@ def _tell(events: Callable[[JobBook], list[Event[Any]]], bootstrap: str | None, 
     from collectors.schedulers.static import SCHEDULER, StaticError
 
     told = settings(kafka__bootstrap=bootstrap)
-    publisher = RawPublisher(told.kafka.bootstrap, told.kafka.prefix)
+    publisher = RawPublisher(told.kafka.bootstrap, told.kafka.prefix, told.kafka.options)
     book = JobBook(told.cluster, SCHEDULER)
 
     async def tell() -> None:

@@ -118,10 +118,11 @@ def _tell(capture: Capture, plain: bool) -> None:
 def _publish(capture: Capture, bootstrap: str) -> None:
     import asyncio
 
+    from faultwire.cli.common import settings
     from faultwire.demo.bus import publish_all
-    from topics.catalog import DEFAULT_PREFIX
 
-    asyncio.run(publish_all(bootstrap, DEFAULT_PREFIX, capture.records))
+    kafka = settings(kafka__bootstrap=bootstrap).kafka
+    asyncio.run(publish_all(bootstrap, kafka.prefix, capture.records, kafka.options))
     typer.echo(f"{len(capture.records)} raw events published to {bootstrap}", err=True)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from faultwire.cli.common import FINDING, fail, settings
+from faultwire.cli.common import BAD_INPUT, FINDING, fail, settings
 
 Bootstrap = Annotated[
     str | None,
@@ -20,7 +20,7 @@ Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True)
-    for command in (create, list_, describe, schema):
+    for command in (create, list_, describe, schema, acls):
         group.command(name=command.__name__.strip("_"))(command)
     app.add_typer(group, name="topics", help="The topics: create, list, describe; their JSON Schemas.")
 
@@ -56,6 +56,7 @@ def create(
                 prefix=kafka.prefix,
                 partitions=kafka.partitions,
                 replication=kafka.replication,
+                connection=kafka.options,
             )
         )
     except AdminError as exc:
@@ -90,7 +91,7 @@ def list_(bootstrap: Bootstrap = None, prefix: Prefix = None, as_json: Json = Fa
 
     kafka = settings(kafka__bootstrap=bootstrap, kafka__prefix=prefix).kafka
     try:
-        found = asyncio.run(describe_topics(kafka.bootstrap, prefix=kafka.prefix))
+        found = asyncio.run(describe_topics(kafka.bootstrap, prefix=kafka.prefix, connection=kafka.options))
     except AdminError as exc:
         fail(exc)
     rows = [
@@ -133,9 +134,9 @@ def describe(
         near = difflib.get_close_matches(name, TOPICS, 1)
         fail(f"no topic {name} in the catalogue" + (f", did you mean {near[0]}?" if near else ""), 2)
     try:
-        found = asyncio.run(describe_topics(kafka.bootstrap, prefix=kafka.prefix)).get(
-            kafka.prefix + spec.name
-        )
+        found = asyncio.run(
+            describe_topics(kafka.bootstrap, prefix=kafka.prefix, connection=kafka.options)
+        ).get(kafka.prefix + spec.name)
     except AdminError as exc:
         fail(exc)
     wanted = next(
@@ -197,6 +198,43 @@ def schema(
     if stale:
         typer.echo("write them again with `faultwire topics schema`", err=True)
         raise typer.Exit(FINDING)
+
+
+def acls(
+    process: Annotated[
+        list[str] | None, typer.Argument(help="Only these processes, e.g. collect streams. [default: all]")
+    ] = None,
+    as_lines: Annotated[
+        bool, typer.Option("--print", help="Arguments of kafka-acls, one call a line.")
+    ] = False,
+    principal: Annotated[
+        str, typer.Option(help="Who the processes are to Kafka; for mTLS e.g. 'User:CN=faultwire-{process}'.")
+    ] = "User:faultwire-{process}",
+    prefix: Prefix = None,
+) -> None:
+    """Say what each process must be allowed on Kafka, and nothing more.
+
+    To put it into force: faultwire topics acls --print | xargs -L1 kafka-acls --bootstrap-server HOST:PORT
+    """
+    from topics.acls import kafka_acls, line, processes
+
+    known = processes()
+    if unknown := [name for name in process or () if name not in known]:
+        fail(f"no process {', '.join(unknown)}: there are {', '.join(known)}", BAD_INPUT)
+    kafka = settings(kafka__prefix=prefix).kafka
+    for one in known.values():
+        if process and one.name not in process:
+            continue
+        if as_lines:
+            for arguments in kafka_acls(one, kafka.prefix, principal):
+                typer.echo(line(arguments))
+            continue
+        typer.echo(f"{one.name}: {one.about}")
+        for allowance in one.allow:
+            option, names = allowance.resources
+            sort = option.removeprefix("--").replace("-", " ")
+            full = ", ".join(kafka.prefix + name for name in names)
+            typer.echo(f"  {', '.join(allowance.operations)} on {sort} {full}: {allowance.why}")
 
 
 def _print_json(value: object) -> None:

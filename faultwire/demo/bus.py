@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, Protocol
 
@@ -67,16 +67,25 @@ class KafkaBus:
         await asyncio.gather(*acknowledgements)
 
 
-async def publish_all(bootstrap: str, prefix: str, records: Sequence[RawRecord]) -> None:
-    """Publish raw records to a broker and return when it has acknowledged them."""
-    async with _producer(bootstrap) as producer:
+async def publish_all(
+    bootstrap: str, prefix: str, records: Sequence[RawRecord], connection: Mapping[str, Any] | None = None
+) -> None:
+    """Publish raw records to a broker and return when it has acknowledged them. `connection` is handed to
+    the Kafka client (security)."""
+    async with _producer(bootstrap, connection) as producer:
         await KafkaBus(producer, prefix).publish(records)
 
 
 @contextlib.asynccontextmanager
-async def _producer(bootstrap: str) -> AsyncIterator[AIOKafkaProducer]:
+async def _producer(
+    bootstrap: str, connection: Mapping[str, Any] | None = None
+) -> AsyncIterator[AIOKafkaProducer]:
     producer = AIOKafkaProducer(
-        bootstrap_servers=bootstrap, enable_idempotence=True, acks="all", compression_type="lz4"
+        bootstrap_servers=bootstrap,
+        enable_idempotence=True,
+        acks="all",
+        compression_type="lz4",
+        **(connection or {}),
     )
     await producer.start()
     try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import faust
+from faust.auth import Credentials, SASLCredentials, SSLCredentials
 from faust.types.settings import Settings
 from yarl import URL
 
@@ -43,6 +45,19 @@ class RawSchema(faust.Schema):  # type: ignore[misc]
         return decode
 
 
+def _credentials(connection: Mapping[str, Any]) -> Credentials | None:
+    """What Faust wants to know, from the arguments of a Kafka client."""
+    context = connection.get("ssl_context")
+    if "sasl_mechanism" in connection:
+        return SASLCredentials(
+            username=connection["sasl_plain_username"],
+            password=connection["sasl_plain_password"],
+            mechanism=connection["sasl_mechanism"],
+            ssl_context=context,
+        )
+    return SSLCredentials(context) if context is not None else None
+
+
 def create_app(processor: Processor, settings: EngineSettings, sensor: Sensor | None = None) -> Engine:
     """The engine of a core, with its Faust app in `.app`. Nothing is started or connected yet."""
     fetchcodec.install()
@@ -53,6 +68,7 @@ def create_app(processor: Processor, settings: EngineSettings, sensor: Sensor | 
         engine.group,
         version=settings.app_version,
         broker=[URL(f"kafka://{address.strip()}") for address in settings.bootstrap.split(",")],
+        broker_credentials=_credentials(engine.connection),
         broker_client_id=engine.group,
         consumer_group_instance_id=settings.instance_id,
         canonical_url=f"http://{identity}",

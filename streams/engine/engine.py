@@ -38,9 +38,7 @@ class Engine:
     app: Any
     table: StateTable
 
-    def __init__(
-        self, processor: Processor, settings: EngineSettings, sensor: Sensor | None = None
-    ) -> None:
+    def __init__(self, processor: Processor, settings: EngineSettings, sensor: Sensor | None = None) -> None:
         self.processor = processor
         self.sensor = sensor
         self.settings = settings
@@ -54,8 +52,10 @@ class Engine:
         self.sources = {settings.prefix + name: name for name in processor.sources}
         self.partitions: int | None = None
         """Of every source topic, once known."""
-        self.outbox = Outbox(settings, f"{self.group}-outputs", settings.linger_ms)
-        self.statebox = Outbox(settings, f"{self.group}-state", settings.state_linger_ms)
+        self.connection = settings.security.client_options()
+        """How every client of this worker proves who it is."""
+        self.outbox = Outbox(settings, f"{self.group}-outputs", settings.linger_ms, self.connection)
+        self.statebox = Outbox(settings, f"{self.group}-state", settings.state_linger_ms, self.connection)
         self.pipeline = Pipeline(self._write, settings.max_inflight)
         self.timers = Timers(
             clock=time.time_ns, next_due=processor.next_due, ready=lambda: self.ready, fire=self.fire

@@ -8,7 +8,7 @@ good: from then on every send and every flush raises, so nothing that depends on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -88,9 +88,18 @@ class Outbox(Service):  # type: ignore[misc]
 
     mundane_level = "debug"
 
-    def __init__(self, settings: EngineSettings, name: str, linger_ms: int, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        settings: EngineSettings,
+        name: str,
+        linger_ms: int,
+        connection: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """`connection` is handed to the Kafka client (security)."""
         super().__init__(**kwargs)
         self._settings = settings
+        self._connection = dict(connection or {})
         self._name = name
         self._linger_ms = linger_ms
         self._producer: AIOKafkaProducer | None = None
@@ -114,6 +123,7 @@ class Outbox(Service):  # type: ignore[misc]
             max_batch_size=256 * 1024,
             max_request_size=MAX_REQUEST_BYTES,
             request_timeout_ms=int(self._settings.request_timeout_s * 1000),
+            **self._connection,
         )
         await producer.start()
         self._producer = producer

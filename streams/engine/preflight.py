@@ -57,7 +57,9 @@ class Preflight(Service):  # type: ignore[misc]
         """None when all is there, else what is missing; `PreflightError` when waiting can't mend it."""
         settings = self._engine.settings
         admin = AIOKafkaAdminClient(
-            bootstrap_servers=settings.bootstrap, request_timeout_ms=int(settings.request_timeout_s * 1000)
+            bootstrap_servers=settings.bootstrap,
+            request_timeout_ms=int(settings.request_timeout_s * 1000),
+            **self._engine.connection,
         )
         try:
             await admin.start()

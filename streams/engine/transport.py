@@ -146,6 +146,9 @@ class EngineConsumer(driver.Consumer):  # type: ignore[misc]
     def _is_full(self, tp: TP) -> bool:
         return any(channel.queue.full() for channel in self.app.topics._tp_index[tp])
 
+    async def create_topic(self, *_: Any, **__: Any) -> None:
+        """Nothing: preflight has found every topic, and a worker has no right to create one of them."""
+
     def on_buffer_full(self, tp: TP) -> None:
         """Nothing: a full buffer holds the fetcher by itself. Faust would take the partition out of the
         fetch, and sleep a whole second once all of them are out."""
@@ -158,12 +161,15 @@ class EngineConsumer(driver.Consumer):  # type: ignore[misc]
 
 
 class EngineProducer(driver.Producer):  # type: ignore[misc]
-    """Declares the changelog topic; records go through the outbox, whose flush every commit awaits."""
+    """Sends nothing itself: records go through the outbox, whose flush every commit awaits."""
 
     flush_outbox: Callable[[], Awaitable[None]]
 
     def _settings_extra(self) -> Mapping[str, Any]:
         return {"acks": "all", "enable_idempotence": True}
+
+    async def create_topic(self, *_: Any, **__: Any) -> None:
+        """Nothing, as the consumer's."""
 
     async def flush(self) -> None:
         """Raises when anything could not be delivered. Faust's gives up after 0.1 s and commits."""
