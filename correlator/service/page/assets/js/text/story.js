@@ -30,7 +30,7 @@ function signal(event) {
   } else if (value != null && !cleared) {
     about = `${where}: ${unit === "s" ? duration(value) : quantity(value, unit)}${window ? ` in ${duration(window)}` : ""}`;
   }
-  const step = cleared ? "cleared" : level && level !== "open" ? levelName(level) : "";
+  const step = cleared ? "cleared" : name === "port_outage" && level && level !== "open" ? levelName(level) : "";
   return {
     key: `signal ${node} ${name} ${who} ${since} ${window ?? ""}`,
     icon: cleared ? "good" : severity,
