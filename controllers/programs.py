@@ -8,10 +8,12 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from controllers.actuator import ActuatorError
 
-MAX_OUTPUT_BYTES = 1024 * 1024
+MAX_OUTPUT_BYTES: Final = 1024 * 1024
+_CHUNK: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,10 @@ async def run(
         raise ActuatorError(f"{program}: {exc.strerror or exc}") from exc
     try:
         async with asyncio.timeout(timeout_s):
-            output, errors = await process.communicate(stdin)
+            output, errors, _ = await asyncio.gather(
+                _kept(process.stdout), _kept(process.stderr), _feed(process.stdin, stdin)
+            )
+            await process.wait()
     except TimeoutError as exc:
         raise ActuatorError(f"{program}: not done within {timeout_s:g} s, ended") from exc
     finally:
@@ -62,5 +67,22 @@ async def run(
     return Ran(process.returncode or 0, _text(output), _text(errors))
 
 
+async def _kept(stream: asyncio.StreamReader | None) -> bytes:
+    """Read to the end, for the program's sake; kept is the beginning: it may write more than fits."""
+    kept = bytearray()
+    while stream is not None and (chunk := await stream.read(_CHUNK)):
+        kept += chunk[: MAX_OUTPUT_BYTES - len(kept)]
+    return bytes(kept)
+
+
+async def _feed(stream: asyncio.StreamWriter | None, text: bytes | None) -> None:
+    if stream is None:
+        return
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it need not read what it is given
+        stream.write(text or b"")
+        await stream.drain()
+    stream.close()
+
+
 def _text(output: bytes) -> str:
-    return output[:MAX_OUTPUT_BYTES].decode("utf-8", "replace")
+    return output.decode("utf-8", "replace")

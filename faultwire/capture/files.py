@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,17 +39,25 @@ class CaptureFiles:
     def lines(self, path: Path) -> Iterator[tuple[int, str]]:
         self._inside(path)
         with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-            for number, line in enumerate(file, 1):
-                yield number, line.rstrip("\r\n")[:MAX_LINE_CHARS]
+            for number in count(1):
+                line = file.readline(MAX_LINE_CHARS)
+                if not line:
+                    return
+                yield number, line.rstrip("\r\n")
+                while len(line) == MAX_LINE_CHARS and not line.endswith("\n"):
+                    line = file.readline(MAX_LINE_CHARS)  # the rest of a line beyond all reason
 
     def bytes_of(self, path: Path) -> bytes:
         self._inside(path)
         return path.read_bytes()
 
     def _inside(self, path: Path) -> None:
-        """A link that leads out of the capture, or a file beyond all reason, is refused."""
+        """A link that leads out of the capture, what is no file (a pipe would be waited for), or a file
+        beyond all reason, is refused."""
         if not path.resolve().is_relative_to(self.root):
             raise CaptureError(path, None, "leads outside the capture")
+        if not path.is_file():
+            raise CaptureError(path, None, "not a file")
         if path.stat().st_size > MAX_FILE_BYTES:
             raise CaptureError(path, None, f"larger than {MAX_FILE_BYTES} bytes")
 

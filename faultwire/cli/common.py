@@ -71,7 +71,10 @@ def loaded(flags: Mapping[str, Any] | None = None) -> Loaded:
 
 def fail(message: object, code: int = COULD_NOT_TELL) -> NoReturn:
     """Say what went wrong on standard error and end with `code`."""
-    typer.echo(f"faultwire: {message}", err=True)
+    from faultwire.terminal import printable
+
+    lines = (printable(line) for line in str(message).split("\n"))  # it may quote what others wrote
+    typer.echo("faultwire: " + "\n".join(lines), err=True)
     raise typer.Exit(code)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from faultwire.cli.common import BAD_INPUT, COULD_NOT_TELL, FINDING, OK, fail, settings
+from faultwire.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +92,8 @@ def offenders(
         for o in found:
             causes = ", ".join(sorted({cause for *_, cause in o.episodes}))
             suspected = f", suspected {o.suspected} times more" if o.suspected else ""
-            typer.echo(f"{len(o.episodes):>3} x  {o.kind:<11} {o.name}  ({causes}{suspected})")
+            line = f"{len(o.episodes):>3} x  {o.kind:<11} {o.name}  ({causes}{suspected})"
+            typer.echo(printable(line))
         if not found:
             typer.echo("nobody was to blame more than once")
     raise typer.Exit(FINDING if found else OK)
@@ -131,8 +133,9 @@ def _show(links: Sequence[Link]) -> None:
     def label(link: Link) -> str:
         when = f"[dim]{format_rfc3339(link.time)}[/dim] " if link.time is not None else ""
         style = _STYLES.get(link.what)
-        title = f"[{style}]{escape(link.title)}[/{style}]" if style else escape(link.title)
-        return when + title + (f"  [italic]{escape(link.note)}[/italic]" if link.note else "")
+        said, note = escape(printable(link.title)), escape(printable(link.note or ""))
+        title = f"[{style}]{said}[/{style}]" if style else said
+        return when + title + (f"  [italic]{note}[/italic]" if note else "")
 
     def grow(tree: Tree, link: Link) -> None:
         for child in link.children:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 
 from faultwire.cli.common import BAD_INPUT, FINDING, OK, fail, settings
+from faultwire.terminal import printable
 
 if TYPE_CHECKING:
     from faultwire.settings import Settings
@@ -99,7 +100,8 @@ def show(
             if told.operator
             else ""
         )
-        typer.echo(f"{event.partitionkey:<20} {told.state:<12} since {format_rfc3339(told.since)}  {why}{by}")
+        line = f"{event.partitionkey:<20} {told.state:<12} since {format_rfc3339(told.since)}  {why}{by}"
+        typer.echo(printable(line))
     if not wanted and not as_json:
         typer.echo("all nodes are healthy")
     raise typer.Exit(FINDING if any(e.data.state != "healthy" for e in last.values()) else OK)

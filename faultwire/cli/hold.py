@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from faultwire.cli.common import BAD_INPUT, FINDING, OK, fail, settings
+from faultwire.terminal import printable
 
 if TYPE_CHECKING:
     from controllers.operator import OperatorDesk
@@ -128,12 +129,8 @@ def _print(event: Event[Audit], as_json: bool) -> None:
     alert = "ALERT " if entry.alert else ""
     who = f"{entry.by or entry.controller:<10}"
     outcome = f"{alert}{entry.outcome}{step}"
-    typer.echo(f"{format_rfc3339(event.time)}  {who} {outcome}  {words}  {_line(entry.detail)}")
-
-
-def _line(text: str) -> str:
-    """Text of others, without what could move the cursor or forge a line."""
-    return "".join(c if c.isprintable() else "." for c in text)
+    line = printable(f"{who} {outcome}  {words}  {entry.detail}")
+    typer.echo(f"{format_rfc3339(event.time)}  {line}")
 
 
 def _desk(bootstrap: str | None) -> OperatorDesk:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from faultwire.terminal import printable
+
 if TYPE_CHECKING:
     from faultwire.capture import Capture
     from faultwire.evaluate import Evaluation
@@ -47,10 +49,10 @@ def replay(
     try:
         capture = load(directory)
     except (CaptureError, OSError) as exc:
-        typer.echo(f"faultwire replay: {exc}", err=True)
+        typer.echo(f"faultwire replay: {printable(str(exc))}", err=True)
         raise typer.Exit(BAD_INPUT) from exc
     for problem in capture.problems:
-        typer.echo(f"left out: {problem}", err=True)
+        typer.echo(f"left out: {printable(problem)}", err=True)
     if to_kafka:
         _publish(capture, to_kafka)
     elif as_json or events:

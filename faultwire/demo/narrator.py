@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from collectors.logs.registry import codes as log_codes
+from faultwire.terminal import printable
 from topics.derived import Action, Attribution, DeadLetter, Health, Signal
 from topics.events import Event
 from topics.payloads import Heartbeat, IbPort, Job, Kernel, Log, Placement, Xid
@@ -70,6 +71,7 @@ class Narrator:
             self._line(room, text + drill, at=event.time)
 
     def _line(self, room: str, text: str, at: int | None = None) -> None:
+        text = printable(text)
         now = self._clock()
         stamp = format_rfc3339(now)[11:23]
         offset = f"{(now - self.t0) / NS_PER_S:+7.2f}s" if self.t0 is not None else " " * 8

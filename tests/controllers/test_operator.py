@@ -100,7 +100,7 @@ def test_on_the_command_line(kafka: Kafka, catalogue_sync: str) -> None:
     said("release", "--by", "anna")
     said("hold")
     trail_text = said("audit")
-    assert "hold: fans.[2J" in trail_text
+    assert "hold: fans\\x1b[2J" in trail_text
     assert "\x1b" not in trail_text
     assert len(said("audit", "--json").splitlines()) == 2
     assert said("audit", "--alerts") == ""
