@@ -22,8 +22,8 @@ _UNENDED: Final = {"PENDING": 0, "RUNNING": 1}
 _ENDED_RANK: Final = 2
 
 NODE: Final[Row] = dict.fromkeys(
-    ("health_time", "health_id", "state", "since", "heard", "collectors", "placed_time", "placed_id",
-     "placed", "changed")
+    ("health_time", "health_id", "state", "previous", "since", "heard", "collectors",
+     "placed_time", "placed_id", "placed", "changed")
 )  # fmt: skip
 CONDITION: Final[Row] = dict.fromkeys(("level", "level_revision", "level_time", "level_event", "drill"))
 ATTEMPT: Final[Row] = dict.fromkeys(
@@ -54,6 +54,7 @@ def node_row(row: Row | None, node: str, event: Event[Any]) -> Row:
                 "health_time": event.time,
                 "health_id": event.id,
                 "state": data.state,
+                "previous": data.previous,
                 "since": data.since,
             }
         _changed(new, event.time)
@@ -83,7 +84,7 @@ def _later_health(row: Row, event: Event[Health]) -> bool:
     if known is None or event.time != known:
         return known is None or event.time > known
     data = event.data
-    follows, precedes = data.previous == row["state"], data.state == row["state"]
+    follows, precedes = data.previous == row["state"], row["previous"] == data.state
     return follows if follows != precedes else bool(event.id > row["health_id"])
 
 

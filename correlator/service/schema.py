@@ -78,6 +78,7 @@ nodes = Table(
     Column("health_time", BigInteger),
     Column("health_id", String),
     Column("state", String),
+    Column("previous", String),
     Column("since", BigInteger),
     Column("heard", BigInteger),
     Column("collectors", Text),  # {name: status} of the last heartbeat

@@ -119,7 +119,8 @@ def budget_s(db: Connection, row: Any) -> float | None:
 
 def last_attempt(db: Connection, job_id: str) -> int | None:
     a = schema.attempts.c
-    return db.scalar(select(func.max(a.attempt)).where(a.job_id == job_id))
+    found: int | None = db.scalar(select(func.max(a.attempt)).where(a.job_id == job_id))
+    return found
 
 
 def attribution(db: Connection, job_id: str, number: int) -> dict[str, Any] | None:
