@@ -24,6 +24,7 @@ from faultwire.cli import (
     hold,
     job,
     replay,
+    serve,
     signals,
     simulate,
     topics,
@@ -90,6 +91,7 @@ def _globals(
                        faultwire topics create
                        faultwire collect               on each node
                        faultwire streams, correlator   anywhere
+                       faultwire serve                 the page, and REST
     Settings           faultwire config show
 
     Exit codes: 0 all is well, 1 a finding, 2 wrong usage or input, 3 could not tell.
@@ -116,6 +118,7 @@ for _module in (
     doctor,
     job,
     worker,
+    serve,
     control,
     hold,
     signals,

@@ -18,12 +18,16 @@ def demo(
         float | None, typer.Option(help="End by itself after so many seconds of fleet time.", min=1)
     ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines, for pipes and logs.")] = False,
+    page: Annotated[
+        bool, typer.Option("--page/--no-page", help="With the attribution service and its page.")
+    ] = True,
     port: Annotated[int, typer.Option(help="Port of the broker (0: any free one).", min=0, max=65535)] = 0,
 ) -> None:
     """Play the incident that this project exists for, live, on a real Kafka broker.
 
     Starts a broker, the collector of this machine, a simulated fleet of eight nodes with one job, both
-    stream workers and a dry-run controller. Then one InfiniBand port goes down once, for 12 seconds.
+    stream workers, the attribution service with its page, and a dry-run controller. Then one InfiniBand
+    port goes down once, for 12 seconds.
 
     Exit code 0 when the action came while the port was down, 1 when it did not.
     """
@@ -39,7 +43,7 @@ def demo(
     console = Console(no_color=plain)
 
     async def run() -> bool:
-        outcome = await Demo(console, seconds=seconds, plain=plain, port=port).run()
+        outcome = await Demo(console, seconds=seconds, plain=plain, port=port, page=page).run()
         return outcome.worked
 
     try:

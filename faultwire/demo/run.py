@@ -66,12 +66,16 @@ class Outcome:
 
 
 class Demo:
-    """One run. `seconds` counts from when everything is ready; None plays until interrupted."""
+    """One run. `seconds` counts from when everything is ready; None plays until interrupted. `page`: with the
+    attribution service and its page."""
 
-    def __init__(self, console: Console, *, seconds: float | None, plain: bool, port: int = 0) -> None:
+    def __init__(
+        self, console: Console, *, seconds: float | None, plain: bool, port: int = 0, page: bool = True
+    ) -> None:
         self._console = console
         self._seconds = seconds
         self._port = port
+        self._page = page
         self._fleet = Fleet()
         self._narrator = Narrator(console, time.time_ns, plain=plain)
         self._verdict_came = asyncio.Event()
@@ -122,7 +126,8 @@ class Demo:
         )
         self._narrator.note(f"topics: {len(report.created)} created, {len(report.unchanged)} there already")
         children = Children(folder, {"FAULTWIRE_CONFIG": str(self._write_config(folder, broker.bootstrap))})
-        streams_port, correlator_port = free_ports(2)
+        streams_port, correlator_port, page_port = free_ports(3)
+        page = f"http://127.0.0.1:{page_port}"
         try:
             await children.start(
                 "streams",
@@ -135,8 +140,15 @@ class Demo:
                 f"http://127.0.0.1:{correlator_port}/readyz",
             )
             await children.start("collector", ["collect"])
+            if self._page:
+                store = str(folder / "service.db")
+                await children.start(
+                    "serve", ["serve", "--port", str(page_port), "--store", store], f"{page}/readyz"
+                )
             self._narrator.note("starting the streams and correlator workers and this machine's collector")
             await children.wait_ready()
+            if self._page:
+                self._narrator.note(f"open {page}/ to watch it in a browser")
             async with kafka_bus(broker.bootstrap, DEFAULT_PREFIX, self._hear) as bus:
                 controller = DryRunController(broker.bootstrap, self._judged)
                 control = asyncio.create_task(controller.run(), name="demo-controller")
