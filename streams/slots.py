@@ -171,9 +171,12 @@ class Slots:
         return facts
 
     def facts_at(self, detector: str, entity: str, time: int) -> list[Fact]:
-        """What became true of an entity at that very time, as it is known now."""
+        """What became true of an entity at that very time, as it is known now: a fact may have waited to be
+        told, as silence does for what is still on its way."""
         slot = self.by_detector.get(detector, {}).get(entity)
-        return slot.facts(time, time) if slot is not None else []
+        if slot is None:
+            return []
+        return [fact for fact in slot.facts(time, max(time, slot.fired)) if fact.time == time]
 
     def reminders(self, slot: Slot, now: int) -> list[Reminder]:
         """What falls due up to `now` and must be remembered."""

@@ -116,6 +116,13 @@ class TestPaths:
         fleet.put(xid(79, 510.0))
         assert health_states(fleet.outputs)[-1] == "quarantined"
 
+    def test_a_silent_node_is_out_although_its_last_heartbeat_took_a_while_to_come(self) -> None:
+        fleet = Fleet()
+        fleet.put(beat(0.0), now=0.2)
+        fleet.put(beat(10.0), now=10.2)
+        fleet.advance(60.0)
+        assert health_states(fleet.outputs) == ["quarantined"]
+
     def test_a_silent_node_has_nothing_to_drain(self) -> None:
         fleet = Fleet()
         fleet.put(placed(0.0, ("job", 1)))
