@@ -78,7 +78,7 @@ class Context:
         limit = self.left_s if limit_s is None else min(limit_s, self.left_s)
         argv = (*before, *self.settings.tool(name), *arguments)
         try:
-            return await run(argv, limit, environment=environment)
+            return await run(argv, limit, environment=environment, label=name)
         except CannotStartError as exc:
             raise CannotTestError(str(exc)) from exc
 

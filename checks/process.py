@@ -45,10 +45,12 @@ class Ran:
     timed_out: bool = False
     cut: bool = False
     """There was more output than is kept."""
+    label: str | None = None
+    """What people call it; else the name of the file."""
 
     @property
     def name(self) -> str:
-        return Path(self.argv[0]).name
+        return self.label or Path(self.argv[0]).name
 
     @property
     def crashed(self) -> bool:
@@ -88,6 +90,7 @@ async def run(
     folder: Path | None = None,
     most: int = MAX_OUTPUT,
     grace_s: float = GRACE_S,
+    label: str | None = None,
 ) -> Ran:
     """Run it to its end or for `limit_s` seconds. Raises `CannotStartError`.
 
@@ -126,7 +129,7 @@ async def run(
                 await err.ended.wait()
         return Ran(
             tuple(argv), process.returncode or 0, out.text(), err.text(), time.monotonic() - begun,
-            timed_out, out.cut or err.cut,
+            timed_out, out.cut or err.cut, label,
         )  # fmt: skip
 
 

@@ -84,7 +84,8 @@ class Gemm:
         if ran.status != UNAVAILABLE:
             if ran.status or ran.timed_out:
                 raise CannotTestError(ran.complaint, ran.transcript)
-            outcome = with_evidence(judge(parse(ran.output), platform), ran.transcript)
+            gpus = len((await ctx.gpus()).gpus)
+            outcome = with_evidence(judge(parse(ran.output), platform, gpus), ran.transcript)
         elif ctx.has("gpu_fryer"):
             outcome = await self._fry(ctx, platform)
         elif ctx.has("dcgmi"):
@@ -111,7 +112,7 @@ class Gemm:
             raise CannotTestError(str(exc), ran.transcript) from exc
         dtype = precision.split()[0] if precision else "bf16"
         loaded = [Loaded(index, runs={dtype: Speed(value)}) for index, value in tflops.items()]
-        return with_evidence(judge(loaded, platform), ran.transcript)
+        return with_evidence(judge(loaded, platform, len((await ctx.gpus()).gpus)), ran.transcript)
 
     async def _stress(self, ctx: Context) -> Outcome:
         ran = await ctx.tool("dcgmi", "diag", "-r", "targeted_stress", "-j")
@@ -138,10 +139,13 @@ def parse(text: str) -> list[Loaded]:
         raise UnreadableError(f"gpu_load: {exc!r:.200}") from exc
 
 
-def judge(loaded: Sequence[Loaded], platform: Platform) -> Outcome:
-    """Pure. GPUs that ended with an error of the software make the whole an error, unless another failed."""
+def judge(loaded: Sequence[Loaded], platform: Platform, gpus: int) -> Outcome:
+    """Pure; `gpus` is how many there are. A GPU that was not measured, or ended with an error of the
+    software, makes the whole an error, unless another failed."""
     broken = [f"gpu{g.index}: {g.error}" for g in loaded if g.error and _hardware(g.error)]
     stopped = [f"gpu{g.index}: {g.error}" for g in loaded if g.error and not _hardware(g.error)]
+    if len(loaded) < gpus:
+        stopped.append(f"{len(loaded)} of {gpus} GPUs were measured")
     failures = [*broken, *_corrupt(loaded), *_odd(loaded)]
     metrics: list[Metric] = []
     limits: dict[str, Limit] = {}

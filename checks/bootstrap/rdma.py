@@ -23,7 +23,7 @@ from checks.platforms import Platform, unknown
 from checks.process import Ran
 from checks.settings import CheckSettings
 
-LISTEN_WITHIN_S = 10.0
+LISTEN_WITHIN_S = 20.0
 _LOOK_S = 0.05
 
 
