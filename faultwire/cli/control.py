@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -11,6 +12,7 @@ from faultwire.cli.common import BAD_INPUT, fail, settings
 
 if TYPE_CHECKING:
     from controllers.actuator import Actuator
+    from controllers.metrics import ControllerMetrics
     from controllers.settings import ControlSettings
     from faultwire.settings import Settings
 
@@ -26,6 +28,11 @@ Bootstrap = Annotated[
     typer.Option("--bootstrap", metavar="HOST:PORT", help="The broker. [default: kafka.bootstrap]"),
 ]
 
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(help="Serve Prometheus metrics here. [default: control.metrics_port]", min=0, max=65535),
+]
+
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True)
@@ -37,9 +44,9 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def slurm(enable: Enable = None, bootstrap: Bootstrap = None) -> None:
+def slurm(enable: Enable = None, bootstrap: Bootstrap = None, metrics_port: MetricsPort = None) -> None:
     """Drain and requeue on Slurm, as a user that slurmctld lets do that. Start two; one acts."""
-    told = _told(enable, bootstrap)
+    told = _told(enable, bootstrap, metrics_port)
     from controllers.checks import CheckReporter
     from controllers.slurm.actuator import SlurmActuator
     from controllers.slurm.client import SlurmClient
@@ -62,9 +69,10 @@ def kubernetes(
         Path | None, typer.Option(help="[default: the pod's service account, else ~/.kube/config]")
     ] = None,
     bootstrap: Bootstrap = None,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Cordon, taint and restart on Kubernetes, with the rights of deploy/kubernetes. Start two; one acts."""
-    told = _told(enable, bootstrap)
+    told = _told(enable, bootstrap, metrics_port)
     from controllers.kubernetes.actuator import KubernetesActuator
     from controllers.kubernetes.client import KubeClient
 
@@ -76,13 +84,14 @@ def webhook(
     secret_file: Annotated[Path, typer.Option(help="The secret that signs it (HMAC-SHA256).")],
     enable: Enable = None,
     bootstrap: Bootstrap = None,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """POST each action, signed, to a service of your own."""
     from pydantic import ValidationError
 
     from controllers.webhook import WebhookActuator, WebhookSettings
 
-    told = _told(enable, bootstrap)
+    told = _told(enable, bootstrap, metrics_port)
     try:
         hook = WebhookSettings(url=url, secret_file=secret_file)
     except ValidationError as exc:
@@ -97,12 +106,14 @@ def exec_(
     timeout: Annotated[float, typer.Option(help="Seconds that it may take.", min=0.1)] = 60.0,
     enable: Enable = None,
     bootstrap: Bootstrap = None,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Run a program of your own for each action. Write `--` before it."""
     from controllers.program import ProgramActuator, ProgramSettings
 
     _run(
-        _told(enable, bootstrap), ProgramActuator(ProgramSettings(command=tuple(command), timeout_s=timeout))
+        _told(enable, bootstrap, metrics_port),
+        ProgramActuator(ProgramSettings(command=tuple(command), timeout_s=timeout)),
     )
 
 
@@ -111,19 +122,19 @@ def quarantine(
         bool, typer.Option("--for-real", help="Without it, everything it asks for is a dry run.")
     ] = False,
     bootstrap: Bootstrap = None,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Turn the health of nodes into actions: drain, repair, check, return, retire. One is enough."""
     from controllers.quarantine import QuarantineKeeper
-    from faultwire.cli.run import run_until_signal
 
-    told = settings(kafka__bootstrap=bootstrap)
+    told = settings(kafka__bootstrap=bootstrap, control__metrics_port=metrics_port)
     keeper = QuarantineKeeper(
         told.kafka.bootstrap, told.kafka.prefix, dry_run=not for_real, options=told.kafka.options
     )
-    run_until_signal(keeper.run())
+    _serve_and_run(told.control, keeper.metrics, keeper.run())
 
 
-def _told(enable: str | None, bootstrap: str | None) -> Settings:
+def _told(enable: str | None, bootstrap: str | None, metrics_port: int | None) -> Settings:
     from topics.derived import ActionName
 
     names = None
@@ -131,12 +142,11 @@ def _told(enable: str | None, bootstrap: str | None) -> Settings:
         names = [name.strip() for name in enable.split(",") if name.strip()]
         if unknown := [name for name in names if name not in get_args(ActionName)]:
             fail(f"--enable {', '.join(unknown)}: actions are {', '.join(get_args(ActionName))}", BAD_INPUT)
-    return settings(control__enabled=names, kafka__bootstrap=bootstrap)
+    return settings(control__enabled=names, kafka__bootstrap=bootstrap, control__metrics_port=metrics_port)
 
 
 def _run(told: Settings, actuator: Actuator) -> None:
     from controllers.controller import Controller
-    from faultwire.cli.run import run_until_signal
 
     control: ControlSettings = told.control
     controller = Controller(
@@ -147,4 +157,23 @@ def _run(told: Settings, actuator: Actuator) -> None:
         prefix=told.kafka.prefix,
         options=told.kafka.options,
     )
-    run_until_signal(controller.run())
+    _serve_and_run(control, controller.metrics, controller.run())
+
+
+def _serve_and_run(
+    control: ControlSettings, metrics: ControllerMetrics, work: Coroutine[Any, Any, None]
+) -> None:
+    from faultwire.cli.run import run_until_signal
+
+    stop = None
+    if control.metrics_port is not None:
+        try:
+            stop = metrics.serve(control.metrics_host, control.metrics_port)
+        except OSError as exc:
+            work.close()
+            fail(f"{control.metrics_host}:{control.metrics_port}: {exc.strerror or exc}", BAD_INPUT)
+    try:
+        run_until_signal(work)
+    finally:
+        if stop is not None:
+            stop()
