@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from correlator.service.page import page as document
 from tests.page.builders import incident
@@ -50,6 +50,7 @@ def chromium(vendored: None) -> Path:
 @pytest.fixture(scope="module")
 def browser(chromium: Path) -> Iterator[Browser]:
     """One a module: while it is there, its event loop keeps asynchronous tests from running."""
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser

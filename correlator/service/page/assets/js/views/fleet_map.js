@@ -96,7 +96,8 @@ export function FleetMap({ nodes, filter, by }) {
   const point = (event) => setHint(event.target.closest?.("a.tile")?.getAttribute("aria-label") ?? "");
   const enter = (event) => {
     if (event.target !== event.currentTarget) return;
-    event.currentTarget.querySelector("a.tile[data-state]:not([data-state=healthy]), a.tile")?.focus();
+    const map = event.currentTarget;
+    (map.querySelector("a.tile:not([data-state=healthy])") ?? map.querySelector("a.tile"))?.focus(); // trouble first
   };
   return html`
     <div class="map" data-size=${size} data-by=${by} tabindex="0" role="group" aria-label="Nodes. Arrow keys walk, Enter opens."
