@@ -248,6 +248,12 @@ class AttemptView:
             return said[collector]
         return "absent", f"the node reports no {collector} collector"
 
+    def lives(self, node: str) -> bool:
+        """Whether heartbeats tell of the node's life. One whose logs were only read afterwards has an `agent`
+        that is absent: it tells what was read, and nothing about life."""
+        book = self.store.coverage
+        return book.heard(node) and book.at(node, self.now).get("agent", ("ok", ""))[0] != "absent"
+
     def blind(self, node: str, at: int, collectors: tuple[str, ...]) -> list[tuple[str, str, str]]:
         """Those of the collectors that could not see on `node` at `at`: (collector, status, reason)."""
         return [

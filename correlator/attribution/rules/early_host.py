@@ -80,7 +80,7 @@ def node_silence(case: Case) -> Sequence[Symptom]:
             return s
         if s.subdomain == "node_down" and s.node is not None:
             quiet = any(other.node == s.node for other in silent)
-            if not quiet and view.store.coverage.heard(s.node):
+            if not quiet and view.lives(s.node):
                 return s.but(
                     role="effect", tier=5, strength="none", attrs={**s.attrs, "suspect": True}
                 ).demote("NodeSilence", "its heartbeats go on")

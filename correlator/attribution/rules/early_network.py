@@ -23,9 +23,9 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
     """An outage kills when it lasts longer than the attempt's transport keeps trying: its own budget.
 
     Needs the outage's length and the budget from NCCL's version and settings; within the band above the
-    budget it is likely, not certain. Where the start is an interval, its earliest end counts only if a
-    transfer of the node failed. Must not catch flaps below the budget, ports whose traffic NCCL moves
-    elsewhere, or networks that the budget does not speak of.
+    budget it is likely, not certain. Where start or end are intervals, the longest that they allow counts
+    only if a transfer of the node failed. Must not catch flaps below the budget, ports whose traffic NCCL
+    moves elsewhere, or networks that the budget does not speak of.
     """
     view = case.view
     low, high = view.budget_band_ns
@@ -45,10 +45,11 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
             return _harmless(s, "the attempt's network does not use the port's transport")
         if view.failover and not broken_failover:
             return _harmless(s, "NCCL moves the traffic of a dead port elsewhere")
-        if s.start is not None and s.node not in failing:
-            s = s.but(start=None)
         over = s.until if s.until is not None else until_now
-        length, surely = over - s.begins, over - s.time
+        ended = over - _unsure(s.attrs.get("end_uncertainty_s")) if s.until is not None else over
+        if s.node not in failing:
+            s, over = s.but(start=None), ended
+        length, surely = over - s.begins, ended - s.time
         strength: Strength = "lethal" if surely > high else "likely" if length >= low else "none"
         if not s.attrs.get("known", True) and strength == "lethal":
             strength = "likely"
@@ -63,6 +64,11 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
         return s
 
     return case.change(check)
+
+
+def _unsure(spread: object) -> int:
+    """How long before it was seen something may have happened, ns."""
+    return from_seconds(float(spread)) if isinstance(spread, int | float) else 0
 
 
 def _gave_up(case: Case, outage: Symptom) -> list[int]:

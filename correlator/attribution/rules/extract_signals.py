@@ -85,6 +85,7 @@ def extract_outages(case: Case) -> list[Symptom]:
                 subdomain="network_hca_port",
                 strength="likely",
                 start=earliest if earliest < latest else None,
+                latest=latest if earliest < latest else None,
                 until=end,
                 lasting=True,
                 attrs={"known": span.value is not None or not span.cleared, **span.detail},
