@@ -55,6 +55,8 @@ class Loki:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1
+    disable_nagle_algorithm = True
     loki: Loki
 
     def log_message(self, *_: Any) -> None:

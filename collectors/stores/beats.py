@@ -1,9 +1,9 @@
 """Heartbeats out of samples: that a node lived, and the levels of its ports and GPUs. Pure.
 
-A sample is a level at one moment. What lies between two is not known, so an outage counts from its first
-sample to its last, no longer: what the samples prove. That it may have begun a scrape earlier is told by
-the heartbeat before (the streams put it into `start_uncertainty_s`), and a flap that only `link_downed`
-tells of stands before the sample that told it, without a length.
+A sample is a level at one moment. What lies between two is not known: an outage may have begun a scrape
+earlier, and ended a scrape before it was seen to be over. The streams tell that from the heartbeats before
+(`start_uncertainty_s`, `end_uncertainty_s`). A flap that only `link_downed` tells of stands right before the
+sample that told it, with no length that is proven.
 
 A node whose samples stop is silent only if the store went on sampling: something else, or the node's own
 failed scrapes (`up` = 0). A gap of the store itself is bridged.
@@ -18,8 +18,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Final
 
-from collectors.nvml.tables import tables
-from collectors.stores.metric_events import COLLECTOR, state_name
+from collectors.stores.metric_events import COLLECTOR, reasons_of, state_name
 from collectors.stores.metric_readings import NodeReadings
 from collectors.stores.promql_answers import Sample
 from collectors.stores.slices import Span
@@ -33,6 +32,10 @@ MISSED: Final = 3
 UP_AT_LEAST_S: Final = 86_400.0
 """Uptime where nobody tells it: long enough that nothing counts as coming up after a boot."""
 SAME_BOOT_S: Final = 60.0
+
+AGENT: Final = "agent"
+UNHEARD: Final = CollectorStatus(status="absent", reason="no sign of life was read, only logs")
+"""Of a node whose logs were read and whose life nobody sampled."""
 
 Edges = Mapping[tuple[str, int], Sequence[int]]
 """Times of port transitions that something better than a scrape saw, sorted, by (device, port)."""
@@ -65,7 +68,7 @@ class Beats:
     def covering(self) -> list[Event[Any]]:
         """For a node without samples: what is read of it, and nothing about its life."""
         length = seconds(self._span.length) + 1.0
-        return [self._event(self._span.start, length, _Moment(), None)]
+        return [self._event(self._span.start, length, _Moment(), None, {**self._collectors, AGENT: UNHEARD})]
 
     def sampled(
         self, readings: NodeReadings, others: Sequence[int], edges: Edges, every_ns: int = 0
@@ -85,7 +88,7 @@ class Beats:
         for uuid, fields in sorted(readings.gpus.items()):
             for sample in fields.get("throttle.mask", ()):
                 if sample.time in moments:
-                    moments[sample.time].throttle[uuid] = tables().reasons_of(int(sample.value))
+                    moments[sample.time].throttle[uuid] = list(reasons_of(int(sample.value)))
         kept = _thinned(moments, every_ns)
         interval = max(scrape, every_ns)
         asked = sorted({*others, *(s.time for s in readings.own.get("up", ()))})
@@ -93,12 +96,19 @@ class Beats:
         beats = []
         for at, after in zip(kept, [*kept[1:], self._span.end], strict=True):
             gap = after - at
-            silent = gap > MISSED * interval and _sampled_in(asked, at + interval, after)
+            silent = gap > MISSED * interval and _sampled_in(asked, at + interval, after - 1)
             length = interval if gap <= MISSED * interval or silent else gap
             beats.append(self._event(at, seconds(length), moments[at], _boot(boots, at)))
         return beats
 
-    def _event(self, at: int, interval_s: float, moment: _Moment, boot_s: float | None) -> Event[Any]:
+    def _event(
+        self,
+        at: int,
+        interval_s: float,
+        moment: _Moment,
+        boot_s: float | None,
+        collectors: Mapping[str, CollectorStatus] | None = None,
+    ) -> Event[Any]:
         data = Heartbeat(
             boot_id="unknown" if boot_s is None else f"booted-{boot_s:.0f}",
             uptime_s=UP_AT_LEAST_S + seconds(at - self._span.start) if boot_s is None
@@ -106,7 +116,7 @@ class Beats:
             interval_s=interval_s,
             inventory_version=0,
             state=Levels(ports=moment.ports, throttle=moment.throttle),
-            collectors=self._collectors,
+            collectors=dict(collectors or self._collectors),
         )  # fmt: skip
         said = data.model_dump_json(exclude_none=True)
         return make(
@@ -131,7 +141,7 @@ def _levels(moments: dict[int, _Moment], port: str, samples: Iterable[Sample]) -
 
 
 def _unseen(fields: Mapping[str, list[Sample]], edges: Sequence[int]) -> list[tuple[int, str]]:
-    """Levels between the samples: the end of an outage after its last sample, flaps that were only counted.
+    """Levels between the samples: flaps that only a counter saw, as outages of no proven length.
 
     Where transitions were seen, they tell it, and exactly.
     """
@@ -142,11 +152,7 @@ def _unseen(fields: Mapping[str, list[Sample]], edges: Sequence[int]) -> list[tu
         if _sampled_in(edges, before.time, sample.time):
             continue
         was, now = state_name(before.value), state_name(sample.value)
-        if now != "ACTIVE":
-            continue
-        if was != "ACTIVE":
-            found.append((before.time + NS_PER_US, "ACTIVE"))
-        elif downed.get(sample.time, 0.0) > downed.get(before.time, float("inf")):
+        if was == now == "ACTIVE" and downed.get(sample.time, 0.0) > downed.get(before.time, float("inf")):
             found.append((sample.time - 2 * NS_PER_US, "DOWN"))
             found.append((sample.time - NS_PER_US, "ACTIVE"))
     return found

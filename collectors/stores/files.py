@@ -90,10 +90,9 @@ def leading_time(text: str) -> tuple[int | None, str]:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    raw = path.open("rb")
-    magic = raw.read(2)
-    raw.seek(0)
-    return gzip.open(raw, "rb") if magic == b"\x1f\x8b" else raw  # type: ignore[return-value]
+    with path.open("rb") as raw:
+        magic = raw.read(2)
+    return gzip.open(path, "rb") if magic == b"\x1f\x8b" else path.open("rb")  # type: ignore[return-value]
 
 
 def _bounded(file: IO[bytes], most: int) -> Iterator[bytes]:

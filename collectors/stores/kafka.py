@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError
 
 from collectors.stores.bounds import Meter, StoreError
 from collectors.stores.slices import Span
+from topics.admin import partitions_of
 from topics.catalog import TOPICS, kafka_name
 from topics.errors import DecodeError
 from topics.events import Event, decode_record
@@ -38,8 +39,10 @@ class KafkaFetch:
     async def events(self, span: Span, keys: frozenset[str]) -> AsyncIterator[list[Event[Any]]]:
         """Events with one of the keys (nodes, the job) and a time in the span; raises `StoreError`."""
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap, enable_auto_commit=False,
-            auto_offset_reset="earliest", **self.options
+            bootstrap_servers=self.bootstrap,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            **self.options,
         )
         try:
             await consumer.start()
@@ -67,13 +70,7 @@ class KafkaFetch:
     async def _placed(self, consumer: AIOKafkaConsumer, span: Span) -> dict[TopicPartition, int]:
         """Puts the consumer where the span begins; the partitions with something to read, and their ends."""
         names: Sequence[str] = [kafka_name(topic, self.prefix) for topic in RAW_TOPICS]
-        known = await consumer.topics()
-        partitions = [
-            TopicPartition(name, number)
-            for name in names
-            if name in known
-            for number in sorted(consumer.partitions_for_topic(name) or ())
-        ]
+        partitions = await partitions_of(consumer, names)
         if not partitions:
             raise StoreError(f"Kafka at {self.bootstrap} has no topics {self.prefix}raw.*")
         consumer.assign(partitions)

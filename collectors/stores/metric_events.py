@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, Literal
 
@@ -32,6 +33,12 @@ _STATES: Final = {1: "DOWN", 2: "INIT", 3: "ARMED", 4: "ACTIVE", 5: "ACTIVE_DEFE
 def state_name(value: float) -> str | None:
     """The state behind `node_infiniband_state_id`; None for "no change", which says nothing."""
     return _STATES.get(int(value))
+
+
+@lru_cache(maxsize=1024)
+def reasons_of(mask: int) -> tuple[str, ...]:
+    """Names of the bits of a throttle mask."""
+    return tuple(tables().reasons_of(mask))
 
 
 class MetricEvents:
@@ -120,7 +127,7 @@ class MetricEvents:
             counted |= now
             if time in masks:
                 changed, mask = masks[time] != mask, masks[time]
-                reasons = tables().reasons_of(mask)
+                reasons = list(reasons_of(mask))
             elif mask is None:  # only counters: what grew, held the clocks down
                 changed, reasons = False, sorted(grown)
             else:

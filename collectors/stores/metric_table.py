@@ -38,7 +38,7 @@ class Metric(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(pattern=_NAME.pattern + "$")
+    name: str = Field(pattern=f"^{_NAME.pattern}$")
     """For links without the number at its end."""
     family: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     about: About

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,100 +59,120 @@ def _reference(capture: Path) -> int:
     return max(parse_rfc3339(row["time"]) for row in rows)
 
 
-def prometheus_rows(capture: Path, scrape_s: float = 5.0, gauges: bool = True) -> Iterator[SampleRow]:
-    """What a Prometheus that scrapes node_exporter and dcgm-exporter would hold of the capture's ports,
-    throttles, XIDs and signs of life."""
+def prometheus_rows(capture: Path, scrape_s: float = 5.0, **more: str) -> Iterator[SampleRow]:
+    """What a Prometheus that scrapes node_exporter and dcgm-exporter would hold of the capture: port states,
+    throttles, XIDs and signs of life, of each node in its own phase. `more` are labels of every series.
+
+    A node that fell silent before the recording ended does not answer its scrapes any more.
+    """
     cluster = json.loads((capture / "cluster.json").read_text("utf-8"))["nodes"]
-    for n, node in enumerate(sorted(cluster)):
-        events = _events(capture / "nodes" / node / "events.jsonl")
-        beats = [e for e in events if e["type"] == "faultwire.heartbeat.v1"]
-        if not beats:
-            continue
-        times = [parse_rfc3339(e["time"]) for e in beats]
-        offset = n * scrape_s / max(1, len(cluster))
-        xids = _xids(capture, node) if gauges else {}
-        at = min(times) / NS_PER_S + offset
-        while at <= max(times) / NS_PER_S + scrape_s:
-            yield from _scrape(node, at, cluster[node], events, xids)
-            at += scrape_s
-        end = _end(capture) + 300
-        while at <= end:
-            yield "up", {"instance": f"{node}:9100", "job": "node"}, at, 0.0
+    told = {node: _events(capture / "nodes" / node / "events.jsonl") for node in sorted(cluster)}
+    ends = {
+        node: max(at for at, _ in beats)
+        for node, events in told.items()
+        if (beats := [(at, e) for at, e in events if e["type"] == "faultwire.heartbeat.v1"])
+    }
+    first = min((events[0][0] for node, events in told.items() if node in ends), default=0)
+    for n, (node, end) in enumerate(ends.items()):
+        devices = _devices(node, cluster[node], told[node], _xids(capture, node))
+        dies = end < max(ends.values()) - 45 * NS_PER_S
+        at = first / NS_PER_S + n * scrape_s / len(ends)
+        while at <= max(ends.values()) / NS_PER_S:
+            ns = round(at * NS_PER_S)
+            dead = dies and ns > end
+            up = {"instance": f"{node}:9100", "job": "node", **more}
+            yield "up", up, at, 0.0 if dead else 1.0
+            if not dead:
+                for name, labels, history in devices:
+                    yield name, {**labels, **more}, at, history[bisect_right(history, (ns, 1e18)) - 1][1]
             at += scrape_s
 
 
-def _scrape(
-    node: str, at: float, devices: dict[str, Any], events: list[dict[str, Any]], xids: dict[str, list[Any]]
-) -> Iterator[SampleRow]:
-    ns = round(at * NS_PER_S)
-    instance = {"instance": f"{node}:9100", "job": "node"}
-    yield "up", instance, at, 1.0
+History = list[tuple[int, float]]
+
+
+def _devices(
+    node: str, devices: dict[str, Any], events: list[tuple[int, dict[str, Any]]], xids: dict[str, History]
+) -> list[tuple[str, dict[str, str], History]]:
+    """Every series of a node with its values from when on they hold."""
+    series = []
     for port in devices.get("ports", ()):
         name = f"{port['device']}/{port['port']}"
-        told = [
-            e for e in events
-            if e["type"] == "faultwire.ib_port.v1" and e["subject"] == f"port/{name}"
-            and parse_rfc3339(e["time"]) <= ns
-        ]  # fmt: skip
-        last = max(told, key=lambda e: e["time"], default=None)
-        labels = {**instance, "device": port["device"], "port": str(port["port"])}
-        yield "node_infiniband_state_id", labels, at, STATE_IDS[last["data"]["state"] if last else "ACTIVE"]
-        downs = sum(1 for e in told if e["data"]["state"] == "DOWN")
-        yield "node_infiniband_link_downed_total", labels, at, float(downs)
+        states: History = [(0, 4.0)]
+        downs: History = [(0, 0.0)]
+        for at, event in events:
+            data, kind = event["data"], event["type"]
+            if kind == "faultwire.ib_port.v1" and event["subject"] == f"port/{name}":
+                states.append((at, float(STATE_IDS[data["state"]])))
+                if data["state"] == "DOWN" or data.get("missed_transitions"):
+                    downs.append((at, downs[-1][1] + 1))
+            elif kind == "faultwire.heartbeat.v1" and name in data["state"].get("ports", {}):
+                states.append((at, float(STATE_IDS[data["state"]["ports"][name]])))
+        labels = {
+            "instance": f"{node}:9100", "job": "node", "device": port["device"], "port": str(port["port"])
+        }  # fmt: skip
+        series.append(("node_infiniband_state_id", labels, states))
+        series.append(("node_infiniband_link_downed_total", labels, downs))
     for gpu in devices.get("gpus", ()):
         labels = {
-            "Hostname": node, "gpu": str(gpu["index"]), "UUID": gpu["uuid"],
+            "Hostname": node, "gpu": str(gpu["index"]), "UUID": gpu["uuid"], "instance": f"{node}:9400",
             "pci_bus_id": "0000" + gpu["pci_bdf"].upper(), "modelName": "NVIDIA H100 80GB HBM3",
-            "instance": f"{node}:9400",
         }  # fmt: skip
-        masks = [
-            e for e in events
-            if e["type"] == "faultwire.throttle.v1" and e["data"]["gpu_uuid"] == gpu["uuid"]
-            and parse_rfc3339(e["time"]) <= ns
-        ]  # fmt: skip
-        last = max(masks, key=lambda e: e["time"], default=None)
-        yield "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", labels, at, float(last["data"]["mask"] if last else 0)
-        seen = [code for when, code in xids.get(gpu["pci_bdf"], ()) if when <= ns]
-        yield "DCGM_FI_DEV_XID_ERRORS", labels, at, float(seen[-1] if seen else 0)
+        masks: History = [(0, 0.0)]
+        for at, event in events:
+            if event["type"] == "faultwire.throttle.v1" and event["data"]["gpu_uuid"] == gpu["uuid"]:
+                masks.append((at, float(event["data"]["mask"])))
+        series.append(("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", labels, masks))
+        series.append(("DCGM_FI_DEV_XID_ERRORS", labels, [(0, 0.0), *xids.get(gpu["pci_bdf"], ())]))
+    return series
 
 
-def _events(path: Path) -> list[dict[str, Any]]:
+def _events(path: Path) -> list[tuple[int, dict[str, Any]]]:
     if not path.is_file():
         return []
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
-    return [e for row in rows for e in (row if isinstance(row, list) else [row])]
+    events = [e for row in rows for e in (row if isinstance(row, list) else [row])]
+    return sorted(((parse_rfc3339(e["time"]), e) for e in events), key=lambda row: row[0])
 
 
-def _xids(capture: Path, node: str) -> dict[str, list[tuple[int, int]]]:
+def _xids(capture: Path, node: str) -> dict[str, History]:
     """XIDs by the GPU's address, as the driver's callback tells DCGM of them."""
-    found: dict[str, list[tuple[int, int]]] = {}
+    found: dict[str, History] = {}
     for labels, values in loki_streams(capture):
         if labels.get("job") == "journal" and labels["node"] == node and labels["transport"] == "kernel":
             for at, text in values:
                 if seen := re.match(r"NVRM: Xid \(PCI:([0-9a-f:]+)\): (\d+)", text):
-                    found.setdefault(f"{seen[1]}.0", []).append((at, int(seen[2])))
+                    found.setdefault(f"{seen[1]}.0", []).append((at, float(seen[2])))
     return found
 
 
-def _end(capture: Path) -> float:
-    return _reference(capture) / NS_PER_S
-
-
-def blueprint(capture: Path, loki: str, prometheus: str | None, **more: Any) -> dict[str, Any]:
-    """A blueprint for such stores."""
+def blueprint(
+    capture: Path, loki: str, prometheus: str | None, label: str | None = None, **more: Any
+) -> dict[str, Any]:
+    """A blueprint for such stores; `label` is that of the capture, where several are in one store."""
     store = {"url": loki, "backoff_s": 0.01}
+    own = f',incident="{label}"' if label else ""
     collect: list[dict[str, Any]] = [
         {
             "kind": "loki", "name": "kernel", "content": "kernel", "store": store,
-            "query": '{job="journal",node=~"${nodes}"}', "slice_s": 900,
+            "query": '{job="journal",node=~"${nodes}"' + own + "}", "slice_s": 900,
         },
         {
             "kind": "loki", "name": "output", "content": "workload", "store": store,
-            "query": '{job="slurm",slurm_job="${job}"}', "slice_s": 900,
+            "query": '{job="slurm",slurm_job="${job}"' + own + "}", "slice_s": 900,
         },
     ]  # fmt: skip
     if prometheus is not None:
-        collect.append({"kind": "promql", "name": "metrics", "store": {"url": prometheus, "backoff_s": 0.01}})
+        families = {
+            "node": 'instance=~"(${nodes})([.:].*)?"' + own,
+            "dcgm": 'Hostname=~"(${nodes})([.].*)?"' + own,
+        }
+        collect.append(
+            {
+                "kind": "promql", "name": "metrics", "families": families, "slice_s": 3600,
+                "store": {"url": prometheus, "backoff_s": 0.01},
+            }
+        )  # fmt: skip
     return {
         "cluster": "c1",
         "inventory": str(capture / "cluster.json"),
