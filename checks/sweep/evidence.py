@@ -17,10 +17,12 @@ class Tally:
     passes: int = 0
     fails: int = 0
     errors: int = 0
+    purposes: set[str] = field(default_factory=set)
     runs: list[int] = field(default_factory=list)
     """Indices into the history of the runs that gave an answer."""
 
     def add(self, result: RunResult, index: int) -> None:
+        self.purposes.add(result.run.purpose)
         if result.outcome == "pass":
             self.passes += 1
             self.runs.append(index)

@@ -31,7 +31,8 @@ def _grown(view: View) -> Bad:
     evidence, bad, topology = view.evidence, view.bad, view.topology
     if topology.known and len(topology.units) > 1:
         for unit in topology.units:
-            if unit not in bad.cut_off and (shown := view.bad_leaf(unit)) is not None:
+            shown = view.bad_leaf(unit) if unit not in bad.dark else None
+            if shown is not None and (shown[0] or unit not in bad.cut_off):
                 return replace(
                     bad,
                     cut_off=bad.cut_off | {unit},

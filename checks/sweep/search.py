@@ -7,6 +7,7 @@ It is a function of the history alone, so a sweep can be replayed, and tests nee
 3. groups that still have no cause: once more; then disjoint pairs of their members, within and across units.
 4. members of failing pairs beside different good partners, until a lead of votes decides; other pairs
    between the same units where both are good; the rails of what was found bad.
+5. what is left of the failed groups without what was found: they must pass now.
 
 More than a third failing ends it with a fabric finding. What did not start (`error`) is tried again, and
 never counts.
@@ -22,10 +23,10 @@ from typing import Final
 from checks.sweep import plan
 from checks.sweep.evidence import Evidence, ordered
 from checks.sweep.findings import MANY, conclude, fabric, find
-from checks.sweep.model import Run, RunResult, Verdict
+from checks.sweep.model import Kind, Run, RunResult, Verdict
 from checks.sweep.slots import TRIES, Slots
 from checks.sweep.topology import Topology
-from checks.sweep.view import View
+from checks.sweep.view import BLAME_LEAD, View
 
 TESTS: Final = 12
 """A node that is neither blamed nor cleared after so many pairs is left undecided."""
@@ -36,6 +37,7 @@ FEW_GROUPS: Final = 3
 LARGE: Final = 48
 """From so many nodes a third of the pairs of a round can't all be bad nodes; below, a third of the nodes."""
 PAIRS: Final = "disjoint pairs"
+REST: Final = "the rest of a failed group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def search(state: State, results: Sequence[RunResult] = ()) -> Next | Verdict:
         return conclude(view, suspects)
     if runs := Slots(view, suspects).fill():
         return Next(state, runs)
-    return _wider(state, view, suspects) or conclude(view, suspects)
+    return _wider(state, view, suspects) or _rest(state, view) or conclude(view, suspects)
 
 
 def _screen(state: State, evidence: Evidence) -> tuple[Run, ...]:
@@ -104,11 +106,7 @@ def _many(view: View, placed: Sequence[RunResult]) -> set[str] | None:
     """The members of the pairs that failed in the last round of disjoint pairs, if they are too many to be
     bad nodes, and hang on more than one unit."""
     failed = [r.run.nodes for r in placed if r.outcome == "fail" and r.run.purpose == PAIRS]
-    one_leaf = len(view.bad.cut_off) < 2
-    failed = [
-        pair for pair in failed
-        if not (view.explained(*pair) if one_leaf else view.bad.nodes & set(pair))
-    ]  # fmt: skip
+    failed = [pair for pair in failed if not view.bad.nodes & set(pair)]
     touched: dict[str, int] = {}
     if len(view.topology.units) > 1:
         for one, other in failed:
@@ -122,35 +120,39 @@ def _many(view: View, placed: Sequence[RunResult]) -> set[str] | None:
 
 
 def _everywhere(view: View) -> bool:
-    """More than a third of the leaves, or of the paths between them that were tried."""
-    leaves, paths = len(view.bad.cut_off), len(view.bad.unit_paths)
-    if leaves > 1 and leaves * MANY > len(view.topology.units):
-        return True
-    return paths > MANY and paths * MANY > len(view.evidence.crossing_pairs)
+    """Several leaves or paths are bad, and they are more than a third of all that was tried."""
+    tried, bad = view.evidence.crossing_pairs, view.bad
+    rest = [pair for pair in bad.unit_paths if not bad.cut_off & set(pair)]
+    apart = len(bad.cut_off) + len(rest) > 1
+    shared = set.intersection(*map(set, rest)) if rest and not bad.cut_off else set()
+    hit = sum(1 for pair in tried if bad.cut_off & set(pair)) + len(rest)
+    count = len(view.topology.units)
+    return apart and not shared and hit * MANY > count * (count - 1) // 2
 
 
-def _crossing(view: View) -> list[str]:
-    """Who failed in both groups of the screen, whatever else is known of those groups."""
+def _failed_in(view: View, least: int) -> list[str]:
+    """Who failed in so many groups at least, whatever else is known of those groups."""
     hits: dict[str, int] = {}
     for members, tally in view.evidence.groups.items():
         if tally.lead > 0:
             for name in members:
                 hits[name] = hits.get(name, 0) + 1
-    found = (n for n, count in hits.items() if count > 1 and n not in view.bad.nodes)
+    found = (n for n, count in hits.items() if count >= least and n not in view.bad.nodes)
     return [n for n in found if view.units[n] not in view.bad.dark]
 
 
 def _suspects(view: View, *, paired: bool) -> list[str]:
     """Who must be tried beside good nodes, neither blamed nor cleared yet."""
     evidence, count = view.evidence, len(view.topology.nodes)
-    crossing = set(_crossing(view))
+    crossing = set(_failed_in(view, 2))
     if len(crossing) > max(math.isqrt(count) + 2, count // 8):
-        # too many to try one by one: disjoint pairs first, then those that met only bad ones there
-        crossing = {n for n in crossing if paired and n not in view.good}
+        crossing = set()  # too many to try one by one: disjoint pairs first
+    # met nobody good yet, though others of its group are found bad or were paired
+    alone = set(_failed_in(view, 1)) - view.good if paired or view.bad.nodes else set()
     hinted = {n for members in view.failing_groups for n in members if n in evidence.hinted}
     failing = {name for pair in view.failing_pairs for name in pair}
     found = []
-    for name in ordered(crossing | hinted | failing, view.topology):
+    for name in ordered(crossing | alone | hinted | failing, view.topology):
         if name in view.bad.nodes or view.units[name] in view.bad.dark:
             continue
         votes = view.votes(name)
@@ -163,12 +165,14 @@ def _wider(state: State, view: View, suspects: Sequence[str]) -> Next | None:
     """Groups without a cause, or suspects without anybody good to try them with: more nodes must be run."""
     evidence, topology = view.evidence, view.topology
     groups = view.failing_groups
-    if groups and len(groups) < FEW_GROUPS and (again := [g for g in groups if evidence.groups[g].lead == 1]):
-        return Next(state, tuple(_once_more(again, view)))
+    paired = state.turns_within + state.turns_across > 0
+    again = [g for g in groups if evidence.groups[g].lead == 1] if paired or len(groups) < FEW_GROUPS else []
+    if again:
+        return Next(state, tuple(_disjoint(again, "once more", view)))
     groups = [*groups, *(g for g, t in evidence.groups.items() if not t.answered)]
     lone = {n for g in groups if len({view.units[n] for n in g}) == 1 for n in g}
     mixed = {n for g in groups if len({view.units[n] for n in g}) > 1 for n in g}
-    lone |= {n for n in _crossing(view) if not any(t.answered for _, t in evidence.of(n))}
+    lone |= {n for n in _failed_in(view, 2) if not any(t.answered for _, t in evidence.of(n))}
     if suspects:
         lone = mixed = set(topology.nodes)
     within, across = (
@@ -188,14 +192,42 @@ def _wider(state: State, view: View, suspects: Sequence[str]) -> Next | None:
                 turns_across=state.turns_across + (way == 1),
             )
             return Next(turned, tuple(Run(pair, "pair", PAIRS) for pair in fresh))
-    return None
+    again = [g for g in groups if 0 < evidence.groups[g].lead < BLAME_LEAD]
+    return Next(state, tuple(_disjoint(again, "once more", view))) if again else None
 
 
-def _once_more(groups: Iterable[tuple[str, ...]], view: View) -> Iterator[Run]:
+def _rest(state: State, view: View) -> Next | None:
+    """Groups that failed for nodes that were found, without those: another bad one may hide behind them."""
+    covered = {n for g, t in view.evidence.groups.items() if t.answered and REST in t.purposes for n in g}
+    rests = []
+    for members, tally in view.evidence.groups.items():
+        rest = _without(view, members)
+        known = view.evidence.pair(*rest) if len(rest) == 2 else view.evidence.groups.get(rest)
+        tried = known is not None and (known.answered or known.errors >= TRIES)
+        if tally.lead <= 0 or not 1 < len(rest) < len(members) or tried or set(rest) <= covered:
+            continue
+        if not view.group_explained(rest):
+            rests.append(rest)
+    runs = tuple(_disjoint(sorted(rests, key=len, reverse=True), REST, view))
+    return Next(state, runs) if runs else None
+
+
+def _without(view: View, members: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that are left without bad nodes, units that are cut off, and one end of each bad path."""
+    bad = view.bad
+    units = {view.units[name] for name in members} - bad.dark
+    out = set(bad.dark)
+    if len(units) > 1:
+        out |= bad.cut_off | {a for a, b in bad.unit_paths if a in units and b in units}
+    ends = {a for a, b in bad.node_paths if a in members and b in members}
+    return tuple(n for n in members if n not in bad.nodes | ends and view.units[n] not in out)
+
+
+def _disjoint(groups: Iterable[tuple[str, ...]], purpose: str, view: View) -> Iterator[Run]:
     """Those that share no node; the others wait for the next round."""
     used: set[str] = set()
     for members in groups:
         if not used & set(members):
             used |= set(members)
-            several = len({view.units[n] for n in members}) > 1
-            yield Run(members, "group", "once more", alltoall=several)
+            kind: Kind = "pair" if len(members) == 2 else "group"
+            yield Run(members, kind, purpose, alltoall=len(members) > 2 and not view.within(members))
