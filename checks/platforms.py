@@ -140,9 +140,7 @@ def find(names: Sequence[str], own: Iterable[Platform] = (), wanted: str | None 
         if named is None:
             raise PlatformError(f"no platform {wanted}; there are {', '.join(p.name for p in known)}")
         return named
-    suited = [p for p in known if p.suits(names)]
-    longest = max(suited, key=lambda p: max(map(len, p.gpu_names)), default=None)
-    return longest or unknown()
+    return next((p for p in known if p.suits(names)), None) or unknown()
 
 
 def complaints(platform: Platform) -> list[str]:

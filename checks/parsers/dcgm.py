@@ -18,6 +18,7 @@ from enum import IntEnum
 from typing import Any, Final, Literal
 
 from checks.parsers.errors import UnreadableError
+from checks.parsers.shapes import rows, table
 
 Status = Literal["pass", "fail", "warn", "skip", "not_run"]
 _STATUS: Final[dict[str, Status]] = {
@@ -85,7 +86,7 @@ def parse(text: str) -> Diagnostic:
         raise UnreadableError("dcgmi: none of the known formats")
     body = raw[title]
     found = list(_results(body))
-    metadata = raw.get("metadata") if isinstance(raw.get("metadata"), Mapping) else body
+    metadata = table(raw.get("metadata")) or body
     problem = body.get("runtime_error") or (body.get("warning") if not found else None)
     return Diagnostic(
         generation=_generation(body, title),
@@ -96,11 +97,11 @@ def parse(text: str) -> Diagnostic:
 
 
 def _results(body: Mapping[str, Any]) -> Iterator[TestResult]:
-    for category in body.get("test_categories") or ():
-        for test in (category or {}).get("tests") or ():
+    for category in rows(body.get("test_categories")):
+        for test in rows(table(category).get("tests")):
             if not isinstance(test, Mapping):
                 continue  # DCGM 3 printed nulls between tests
-            results = [r for r in test.get("results") or () if isinstance(r, Mapping)]
+            results = [r for r in rows(test.get("results")) if isinstance(r, Mapping)]
             summary = test.get("test_summary")
             if isinstance(summary, Mapping) and not _covered(summary, results):
                 results.append(summary)
@@ -129,8 +130,7 @@ def _status(result: Mapping[str, Any]) -> Status:
 
 def _warnings(result: Mapping[str, Any]) -> tuple[Warned, ...]:
     raw = result.get("warnings")
-    raw = [raw] if isinstance(raw, str | Mapping) else raw or ()
-    return tuple(_warned(warning) for warning in raw)
+    return tuple(_warned(warning) for warning in ([raw] if isinstance(raw, str | Mapping) else rows(raw)))
 
 
 def _warned(raw: Any) -> Warned:
@@ -154,8 +154,8 @@ def _severity(value: Any) -> Severity:
 def _generation(body: Mapping[str, Any], title: str) -> int:
     if title == "DCGM Diagnostic":
         return 3
-    text = json.dumps(body.get("test_categories"))
-    return 2 if '"error_id"' in text or '"gpu_id"' in text else 1
+    tests = [t for c in rows(body.get("test_categories")) for t in rows(table(c).get("tests"))]
+    return 2 if any(len(rows(table(test).get("results"))) > 1 for test in tests) else 1
 
 
 def _last_line(text: str) -> str:

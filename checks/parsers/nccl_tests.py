@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from checks.parsers.errors import UnreadableError
+from checks.parsers.shapes import rows, table
 
 PlacementName = Literal["out_of_place", "in_place"]
 
@@ -112,23 +113,23 @@ def parse_json(text: str) -> NcclReport:
         raise UnreadableError(f"nccl-tests: not JSON, or cut short: {exc}") from exc
     if not isinstance(raw, Mapping) or not isinstance(raw.get("results"), list):
         raise UnreadableError("nccl-tests: no results in the JSON")
-    config, bounds = _table(raw.get("config")), _table(raw.get("out_of_bounds"))
-    devices = raw.get("devices") or config.get("devices") or []
+    config, bounds = table(raw.get("config")), table(raw.get("out_of_bounds"))
+    devices = rows(raw.get("devices")) or rows(config.get("devices"))
     return NcclReport(
-        rows=tuple(_json_row(row) for row in raw["results"]),
+        rows=tuple(_json_row(row) for row in rows(raw["results"])),
         devices=tuple(_json_device(d) for d in devices if isinstance(d, Mapping)),
         complete="end_time" in raw and bool(bounds),
         out_of_bounds=_whole(bounds.get("count")),
         bounds_ok=_truth(bounds.get("okay")),
-        average_busbw=_number(_table(raw.get("average_bus_bandwidth")).get("bandwidth")),
+        average_busbw=_number(table(raw.get("average_bus_bandwidth")).get("bandwidth")),
         version=str(raw["version"]) if "version" in raw else None,
-        errors=tuple(map(str, raw.get("errors") or ())),
+        errors=tuple(map(str, rows(raw.get("errors")))),
     )
 
 
 def parse_text(text: str) -> NcclReport:
     """What the program prints. Raises `UnreadableError` when there is no line of results."""
-    rows, devices, bounds, average, version = [], [], None, None, None
+    measured, devices, bounds, average, version = [], [], None, None, None
     for line in text.splitlines():
         if line.lstrip().startswith("#"):
             if found := _RANK.search(line):
@@ -137,11 +138,11 @@ def parse_text(text: str) -> NcclReport:
             average = _AVERAGE.search(line) or average
             version = _VERSION.search(line) or version
         elif (row := _text_row(line.split())) is not None:
-            rows.append(row)
-    if not rows:
+            measured.append(row)
+    if not measured:
         raise UnreadableError("nccl-tests: no line of results")
     return NcclReport(
-        rows=tuple(rows),
+        rows=tuple(measured),
         devices=tuple(devices),
         complete=bounds is not None and average is not None,
         out_of_bounds=int(bounds[1]) if bounds else None,
@@ -180,12 +181,16 @@ def _json_iterations(raw: Any) -> PerIteration | None:
     if any(value is None for value in values):
         raise UnreadableError("nccl-tests: per-iteration times without their percentiles")
     p50, p95, p99, least, most = (value or 0.0 for value in values)
-    processes = raw.get("per_process_max_times_us") or ()
+    processes = rows(raw.get("per_process_max_times_us"))
     return PerIteration(
         p50, p95, p99, least, most, _number(raw.get("cv_pct")),
-        tuple(map(float, raw.get("times_us") or ())),
-        tuple(tuple(map(float, times)) for times in processes),
+        _times(raw.get("times_us")),
+        tuple(_times(times) for times in processes),
     )  # fmt: skip
+
+
+def _times(value: Any) -> tuple[float, ...]:
+    return tuple(time for entry in rows(value) if (time := _number(entry)) is not None)
 
 
 def _json_device(raw: Mapping[str, Any]) -> Device:
@@ -211,10 +216,6 @@ def _text_placement(fields: list[str]) -> Placement | None:
         return None
     wrong = _number(fields[3])
     return Placement(time_us, algbw, busbw, None if wrong is None else int(wrong))
-
-
-def _table(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _number(value: Any) -> float | None:

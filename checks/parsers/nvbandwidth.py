@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checks.parsers.errors import UnreadableError
+from checks.parsers.shapes import rows, table
 
 Matrix = tuple[tuple[float | None, ...], ...]
 """GB/s by row and column; None where nothing was measured."""
@@ -45,13 +46,15 @@ def _from_json(text: str, case: str) -> Bandwidths:
     body = raw.get("nvbandwidth") if isinstance(raw, Mapping) else None
     if not isinstance(body, Mapping):
         raise UnreadableError("nvbandwidth: not its JSON")
-    found = next((c for c in body.get("testcases") or () if c.get("name") == case), None)
-    told = str((found or {}).get("error") or body.get("error") or "").strip()
+    found = next((c for c in rows(body.get("testcases")) if table(c).get("name") == case), None)
+    told = str(table(found).get("error") or body.get("error") or "").strip()
     if found is None:
         raise UnreadableError(f"nvbandwidth: {told or f'no test case {case}'}")
     if found.get("status") != "Passed":
         raise UnreadableError(f"nvbandwidth: {case} is {found.get('status')}{f': {told}' * bool(told)}")
-    matrix = tuple(tuple(_cell(cell) for cell in row) for row in found.get("bandwidth_matrix") or ())
+    matrix = tuple(
+        tuple(_cell(cell) for cell in row) for row in map(rows, rows(found.get("bandwidth_matrix")))
+    )
     return Bandwidths(case, _square(matrix, case), str(body.get("version") or body.get("git_version") or ""))
 
 
@@ -64,7 +67,7 @@ def _from_text(text: str, case: str) -> Bandwidths:
     else:
         raise UnreadableError(f"nvbandwidth: {_complaint(text) or f'{case} did not run'}")
     columns: int | None = None
-    rows: list[tuple[float | None, ...]] = []
+    matrix: list[tuple[float | None, ...]] = []
     for line in lines:
         fields = line.split()
         if columns is None:
@@ -72,13 +75,13 @@ def _from_text(text: str, case: str) -> Bandwidths:
                 columns = len(fields)
             elif "waived" in line.lower() or line.startswith("ERROR"):
                 raise UnreadableError(f"nvbandwidth: {case}: {line.strip()}")
-        elif len(fields) == columns + 1 and fields[0] == str(len(rows)):
-            rows.append(tuple(_cell(cell) for cell in fields[1:]))
+        elif len(fields) == columns + 1 and fields[0] == str(len(matrix)):
+            matrix.append(tuple(_cell(cell) for cell in fields[1:]))
         else:
             break
-    if columns is None or len(rows) != columns:
+    if columns is None or len(matrix) != columns:
         raise UnreadableError(f"nvbandwidth: the matrix of {case} is cut short")
-    return Bandwidths(case, tuple(rows))
+    return Bandwidths(case, tuple(matrix))
 
 
 def _complaint(text: str) -> str:

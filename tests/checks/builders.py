@@ -53,7 +53,6 @@ class FakeNode:
             },
             parameters={
                 "gemm": {"seconds": 0.02},
-                "nccl": {"max_size": "1G"},
                 "rdma": {"seconds": 1},
             },
         )

@@ -232,7 +232,7 @@ async def test_own_copies_stand_in_for_nvbandwidth(node: FakeNode, slow: int | N
 @pytest.mark.parametrize("mode", [None, "old", "text_only"])
 async def test_a_good_all_reduce_passes_in_each_version(node: FakeNode, mode: str | None) -> None:
     node.faults(all_reduce_perf={"mode": mode})
-    result = await node.result("nccl", max_size="16G")
+    result = await node.result("nccl")
     assert result.verdict == "pass", result.outcome
     assert values(result)["busbw_gb_s"] == pytest.approx(480.5, rel=0.01)
     assert result.outcome.limits["busbw_gb_s"].value == 460
@@ -241,7 +241,7 @@ async def test_a_good_all_reduce_passes_in_each_version(node: FakeNode, mode: st
 @pytest.mark.parametrize("mode", [None, "old"])
 async def test_slow_all_reduce_fails_at_the_largest_size(node: FakeNode, mode: str | None) -> None:
     node.faults(all_reduce_perf={"slow": True, "mode": mode})
-    result = await node.result("nccl", max_size="16G")
+    result = await node.result("nccl")
     assert result.verdict == "fail"
     assert result.outcome.message == "384 GB/s at 16 GiB, at least 460 is due"
     runs = sum("-J" not in line if mode == "old" else True for line in node.noted())
@@ -250,7 +250,7 @@ async def test_slow_all_reduce_fails_at_the_largest_size(node: FakeNode, mode: s
 
 async def test_a_bandwidth_that_is_low_only_once_passes(node: FakeNode, tmp_path: Path) -> None:
     node.faults(all_reduce_perf={"counter": str(tmp_path / "ran")})
-    result = await node.result("nccl", max_size="16G")
+    result = await node.result("nccl")
     assert result.verdict == "pass"
     assert len(node.noted()) == 2
 
@@ -258,7 +258,7 @@ async def test_a_bandwidth_that_is_low_only_once_passes(node: FakeNode, tmp_path
 @pytest.mark.parametrize("mode", [None, "old"])
 async def test_wrong_results_are_corruption_whatever_the_speed(node: FakeNode, mode: str | None) -> None:
     node.faults(all_reduce_perf={"wrong": 3, "mode": mode})
-    result = await node.result("nccl", max_size="16G")
+    result = await node.result("nccl")
     assert result.verdict == "fail"
     assert "wrong results" in result.outcome.message
     assert "at 1 MiB and above" in result.outcome.message
@@ -268,7 +268,7 @@ async def test_wrong_results_are_corruption_whatever_the_speed(node: FakeNode, m
 async def test_a_gate_of_nccl_tests_itself_is_not_trusted(node: FakeNode) -> None:
     """It prints OK down to 0.9 of what one asks for."""
     node.faults(all_reduce_perf={"busbw": 430.0})
-    assert (await node.result("nccl", max_size="16G")).verdict == "fail"
+    assert (await node.result("nccl")).verdict == "fail"
 
 
 @pytest.mark.parametrize(
@@ -281,8 +281,13 @@ async def test_a_run_that_did_not_end_is_an_error(node: FakeNode, mode: str, wor
     assert words in result.outcome.message
 
 
+async def test_a_floor_for_large_messages_says_nothing_about_small_ones(node: FakeNode) -> None:
+    result = await node.result("nccl", max_size="1M")
+    assert result.verdict == "pass"
+    assert "busbw_gb_s" not in result.outcome.limits
+
+
 async def test_the_platform_says_how_large_messages_are(node: FakeNode) -> None:
-    node.set(parameters={})
     await node.result("nccl")
     assert "-e 16G" in node.noted()[0]
     assert "-g 8 -c 1" in node.noted()[0]
