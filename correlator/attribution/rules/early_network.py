@@ -37,7 +37,9 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
 
     def check(s: Symptom) -> Symptom:
         if s.code in MODULE:
-            near = (o for o in outages if o.place == s.place and abs(o.time - s.time) <= MODULE_NS)
+            near = (
+                o.begins - MODULE_NS <= s.time <= o.time + MODULE_NS for o in outages if o.place == s.place
+            )
             return s.demote("PortOutageBudget", "the port's outage tells its harm") if any(near) else s
         if s.code not in OUTAGES:
             return s
