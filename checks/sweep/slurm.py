@@ -105,20 +105,23 @@ class SlurmLender:
         return None
 
     async def give_back(self, loan: Loan) -> None:
-        await self._ask("scancel", loan.id)
-        deadline = time.monotonic() + GONE_WITHIN_S
-        while await self._exists(loan.id):
-            if time.monotonic() > deadline:
-                raise LoanError(f"allocation {loan.id} does not end")
-            await asyncio.sleep(0.1)
+        await self._end(loan.id)
         await self._delete_reservations()
 
     async def leftovers(self) -> list[str]:
         ran = await self._must("squeue", "--noheader", "--all", f"--name={self._mark}", "--format=%i")
         jobs = [line.strip() for line in ran.output.splitlines() if line.strip().isdigit()]
         for job in jobs:
-            await self.give_back(Loan((), job))
+            await self._end(job)
         return [*(f"allocation {job}" for job in jobs), *await self._delete_reservations()]
+
+    async def _end(self, job: str) -> None:
+        await self._ask("scancel", job)
+        deadline = time.monotonic() + GONE_WITHIN_S
+        while await self._exists(job):
+            if time.monotonic() > deadline:
+                raise LoanError(f"allocation {job} does not end")
+            await asyncio.sleep(0.1)
 
     async def _delete_reservations(self) -> list[str]:
         ran = await self._ask("scontrol", "--oneliner", "show", "reservation")

@@ -65,7 +65,7 @@ class _WantedError(Exception):
 
 
 async def choose(
-    lender: Lender, settings: SweepSettings, most: int | None, known: Topology | None
+    lender: Lender, settings: SweepSettings, most: int | None = None, known: Topology | None = None
 ) -> Topology:
     """Which idle nodes to sweep, with what is known of the network. Raises `LoanError` for fewer than two."""
     idle = await lender.idle()

@@ -47,8 +47,10 @@ def program(
     floors: Floors | None = None,
     baseline: Baseline | None = None,
     rails: int = 1,
+    loan: Loan | None = None,
 ) -> NcclTests:
-    return NcclTests(settings, packaged().gates, floors, baseline or Baseline(), rails=rails)
+    loan_id = loan.id if loan is not None else ""
+    return NcclTests(settings, packaged().gates, floors, baseline or Baseline(), loan_id=loan_id, rails=rails)
 
 
 def run(*nodes: str, kind: Any = None, alltoall: bool = False) -> Run:
