@@ -1,0 +1,68 @@
+"""Results reach `raw.check`, at once or with the next run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.delivery import WAITING, CheckPublisher
+from checks.model import Limit, Metric, Outcome, Result, event
+from faultwire.broker.cluster import free_ports
+from tests.kafka import Kafka
+from topics.events import Event, decode_record
+
+
+def made(check: str, started: int = 1_800_000_000_000_000_000) -> Event[Any]:
+    outcome = Outcome(
+        "fail", "slow", (Metric("busbw_gb_s", 384.0, "GB/s"), Metric("nothing", float("inf"), "s")),
+        {"busbw_gb_s": Limit(460, "Azure")}, "x" * 10_000,
+    )  # fmt: skip
+    return event(
+        Result(check, "bootstrap", started, started + 1000, outcome, part_of="bootstrap"),
+        cluster="c",
+        node="n1",
+    )
+
+
+def nowhere(folder: Path) -> CheckPublisher:
+    return CheckPublisher(f"127.0.0.1:{free_ports(1)[0]}", folder, within_s=0.3)
+
+
+def test_an_event_says_what_was_found_and_against_what() -> None:
+    data = made("nccl").data
+    assert data.metrics == {"busbw_gb_s": 384.0}
+    assert data.thresholds["busbw_gb_s"].value == 460.0
+    assert data.thresholds["busbw_gb_s"].source == "Azure"
+    assert len(data.evidence) == 4096
+    assert data.started == 1_800_000_000_000_000_000
+    assert made("nccl").id == made("nccl").id != made("gemm").id
+
+
+async def test_without_a_broker_results_wait_on_disk(tmp_path: Path) -> None:
+    assert not await nowhere(tmp_path).publish([made("nccl")])
+    assert not await nowhere(tmp_path).publish([made("gemm")])
+    assert len((tmp_path / WAITING).read_bytes().splitlines()) == 2
+
+
+async def test_a_damaged_line_takes_no_other_with_it(tmp_path: Path) -> None:
+    await nowhere(tmp_path).publish([made("nccl")])
+    with (tmp_path / WAITING).open("ab") as out:
+        out.write(b'{"half a li')
+    assert not await nowhere(tmp_path).publish([made("gemm")])
+    assert len((tmp_path / WAITING).read_bytes().splitlines()) == 2
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+async def test_results_are_delivered_in_order_with_those_that_waited(
+    tmp_path: Path, kafka: Kafka, catalogue: str, waiting: bool
+) -> None:
+    if waiting:
+        await nowhere(tmp_path).publish([made("memory")])
+    publisher = CheckPublisher(kafka.bootstrap, tmp_path, prefix=catalogue, within_s=60)
+    assert await publisher.publish([made("nccl"), made("gemm")])
+    events = [e for r in await kafka.read(f"{catalogue}raw.check", 1) for e in decode_record(r.value)[0]]
+    assert [e.data.check for e in events] == ["memory"] * waiting + ["nccl", "gemm"]
+    assert {e.partitionkey for e in events} == {"n1"}
+    assert not (tmp_path / WAITING).exists()
