@@ -13,7 +13,7 @@ from correlator.service import metrics, page, problems
 from correlator.service.auth import Tokens
 from correlator.service.limits import Limits
 from correlator.service.postmortem import Attributors
-from correlator.service.routes import compat, probes, reading, streaming, submitting
+from correlator.service.routes import compat, operating, probes, reading, streaming, submitting
 from correlator.service.service import Feed, Service
 from correlator.service.settings import ServiceSettings
 from correlator.service.store import Store
@@ -59,7 +59,7 @@ def create_app(
     app.state.tokens = tokens
     app.state.attributors = attributors
     problems.install(app)
-    for routes in (probes, reading, streaming, submitting, compat):
+    for routes in (probes, reading, streaming, submitting, compat, operating):
         app.include_router(routes.router)
     page.mount(app)
     app.add_middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM)

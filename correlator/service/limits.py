@@ -70,24 +70,29 @@ class Limits:
             await reply(scope, receive, send)
             return
         begun = False
+        body = _Counted(receive, self._settings.max_body)
 
         async def sending(message: Message) -> None:
             nonlocal begun
+            if body.too_large and not begun:
+                return  # whoever read the body made something else of our refusal
             begun = begun or message["type"] == "http.response.start"
             await send(message)
 
         timeout = self._timeout(scope["path"])
         try:
             async with asyncio.timeout(timeout):
-                await self._app(scope, self._counted(receive), sending)
+                await self._app(scope, body, sending)
         except TooLargeError:
             if begun:
                 raise
-            await self._too_large()(scope, receive, send)
         except TimeoutError:
             if begun:
                 raise
             await problem(503, "it took too long", headers={"Retry-After": "5"})(scope, receive, send)
+            return
+        if body.too_large and not begun:
+            await self._too_large()(scope, receive, send)
 
     def _timeout(self, path: str) -> float | None:
         if path == STREAM:
@@ -113,18 +118,22 @@ class Limits:
             413, f"a body has at most {self._settings.max_body} bytes", limit=self._settings.max_body
         )
 
-    def _counted(self, receive: Receive) -> Receive:
-        read = 0
 
-        async def receiving() -> Message:
-            nonlocal read
-            message = await receive()
-            read += len(message.get("body", b""))
-            if read > self._settings.max_body:
-                raise TooLargeError
-            return message
+class _Counted:
+    """Hands a body on until it is too large."""
 
-        return receiving
+    def __init__(self, receive: Receive, most: int) -> None:
+        self._receive = receive
+        self._left = most
+        self.too_large = False
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        if self._left < 0:
+            self.too_large = True
+            raise TooLargeError
+        return message
 
 
 def _host(header: str) -> str:
