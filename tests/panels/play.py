@@ -87,7 +87,7 @@ async def played(kafka: Kafka, prefix: str, folder: Path) -> Play:
 
 
 async def _all(asked: Prometheus) -> Play:
-    play = Play(names=await asked.names(), down=await asked.ask("up == 0"))
+    play = Play(names=await asked.names(), down=await asked.ask("max_over_time(up[20s]) == 0"))
     shown = [*panels(), *variables()]
     for one in shown:
         play.over_time[one.expr] = await asked.ask_over_time(one.expr)

@@ -13,7 +13,7 @@ from tests.panels.expressions import Asked, panels, rules, variables
 from tests.panels.play import Play, played
 from tests.panels.prometheus import PROGRAM, numbers
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(300)
 """Whichever test comes first waits for the whole play."""
 
 FIRED = {
