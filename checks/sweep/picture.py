@@ -52,7 +52,7 @@ def draw(report: Report) -> str:
     count = len(nodes)
     cell = max(2, min(22, 900 // max(1, count)))
     names = nodes if count <= LABELLED else list(report.topology.units)
-    margin = 24 + 7 * max((len(name) for name in names), default=4)
+    margin = 40 + 7 * max((len(name) for name in names), default=4)
     side = cell * count
     width, height = margin + side + 260, margin + side + 40
     bad = report.verdict.blamed if report.verdict is not None else ()
@@ -85,8 +85,8 @@ def _squares(report: Report, nodes: list[str], cell: int, margin: int) -> Iterab
     gap = 1 if cell > 5 else 0
     for row, one in enumerate(nodes):
         start, look = 0, ("", "")
-        for column, other in enumerate([*nodes, ""]):
-            what = _look(known, one, other)
+        for column, other in enumerate([*nodes, None]):
+            what = ("end", "") if other is None else _look(known, one, other)
             if column and what != look:
                 yield _square(start, column, row, cell, margin, gap, look, f"{one} - {nodes[column - 1]}")
                 start = column

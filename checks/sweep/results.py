@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from checks.model import Limit, Metric, Outcome, Result
+from checks.model import Metric, Outcome, Result
 from checks.sweep.gates import as_plain
 from checks.sweep.launch import Measured
 from checks.sweep.sweep import Report
@@ -27,15 +27,17 @@ def results(report: Report) -> dict[str, Result]:
 
 def _result(report: Report, node: str) -> Result:
     mine = [m for m in report.measured if node in m.result.run.nodes]
-    failed = [m for m in mine if m.result.outcome == "fail"]
-    told = failed[-1:] or [m for m in mine if m.result.outcome == "pass"][-1:]
+    blamed = report.verdict is not None and node in report.verdict.blamed
+    alike = [m for m in mine if m.result.outcome == ("fail" if blamed else "pass")]
+    # the bandwidth of a single rail is not that of a node
+    told = [m for m in alike if m.result.run.kind != "rail"][-1:] or alike[-1:]
     metrics = {name: value for m in told for name, value in m.metrics.items()}
     limits = {name: limit for m in told for name, limit in m.limits.items()}
     group = tuple(told[0].result.run.nodes) if told else None
     verdict = report.verdict
     if verdict is None:
         outcome = Outcome("aborted", f"the sweep made way: {report.aborted}")
-        metrics, limits = {}, {}
+        metrics, limits, group = {}, {}, None
     else:
         own = [f for f in verdict.findings if f.node == node]
         behind = [f for f in verdict.findings if f.kind == "leaf" and _under(report, node, f.entity)]
@@ -44,8 +46,7 @@ def _result(report: Report, node: str) -> Result:
         elif behind:
             outcome = Outcome("error", f"could not be told apart: {behind[0].message}")
         elif node in verdict.candidates:
-            why = next((f.message for f in verdict.findings if f.kind == "fabric"), "undecided")
-            outcome = Outcome("error", f"could not be told apart: {why}")
+            outcome = Outcome("error", "one of several that could not be told apart, see the findings")
         elif node in verdict.untested or not told:
             outcome = Outcome("error", _why_not(mine))
         else:
@@ -54,9 +55,7 @@ def _result(report: Report, node: str) -> Result:
         outcome,
         metrics=tuple(Metric(name, value, UNITS.get(name, "")) for name, value in metrics.items()),
         limits=limits,
-        evidence=next((m.evidence for m in reversed(failed) if m.evidence), None)
-        if outcome.verdict == "fail"
-        else None,
+        evidence=next((m.evidence for m in reversed(alike) if m.evidence), None) if blamed else None,
     )
     part = f"sweep/{format_rfc3339(report.started)}"
     return Result(NAME, "periodic", report.started, report.ended, outcome, group, part)
@@ -135,7 +134,3 @@ def learnt(report: Report) -> list[Mapping[str, float]]:
     bad = {*report.verdict.blamed, *report.verdict.candidates}
     good = (m for m in report.measured if m.result.outcome == "pass" and not bad & set(m.result.run.nodes))
     return [m.learn for m in good if m.learn]
-
-
-def limits_of(report: Report) -> dict[str, Limit]:
-    return {name: limit for m in report.measured for name, limit in m.limits.items()}
