@@ -182,7 +182,9 @@ def bearer(token: str) -> dict[str, str]:
 
 def generous(**more: Any) -> ServiceSettings:
     """No test is about speed unless it says so."""
-    return ServiceSettings(**{"rate_per_s": 1e6, "burst": 10**6, "request_timeout_s": 60.0, **more})
+    return ServiceSettings(
+        **{"rate_per_s": 1e6, "burst": 10**6, "request_timeout_s": 60.0, "analysis_timeout_s": 100.0, **more}
+    )
 
 
 @asynccontextmanager
