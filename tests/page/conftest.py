@@ -28,6 +28,14 @@ PATIENCE_MS = 30_000
 OpenPage = Callable[..., Page]
 
 
+def until(true: Callable[[], bool]) -> None:
+    """Wait for a condition of the page. (Playwright's own wait evaluates text, which the page forbids.)"""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while not true():
+        assert time.monotonic() < deadline, "it did not become true"
+        time.sleep(0.05)
+
+
 def unable(why: str) -> NoReturn:
     if os.environ.get("FAULTWIRE_REQUIRE_PAGE") == "1":
         pytest.fail(f"FAULTWIRE_REQUIRE_PAGE=1, and {why}", pytrace=False)

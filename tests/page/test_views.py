@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.builders import JOB, NODE, PORT
-from tests.page.conftest import OpenPage
+from tests.page.conftest import OpenPage, until
 from tests.page.stage import Server
 
 HEADLINE = f"A network port was down too long: {PORT} of {NODE}"
@@ -168,9 +168,7 @@ def test_the_timeline_zooms_pans_and_comes_back(open_page: OpenPage, incident_se
     page.keyboard.down("Control")
     page.mouse.wheel(0, -60)
     page.keyboard.up("Control")
-    page.wait_for_function(
-        f"document.querySelector('.span[data-over=true]').getBoundingClientRect().width > {out['width'] + 1}"
-    )
+    until(lambda: box(page, ".span[data-over=true]")["width"] > out["width"] + 1)
     page.get_by_role("button", name="Incident").click()
     assert box(page, ".span[data-over=true]") == pytest.approx(before, abs=2)
 

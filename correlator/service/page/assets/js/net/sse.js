@@ -1,8 +1,9 @@
 // Server-sent events, parsed (HTML standard, section 9.2.6): text in, {type, id, data} out. How long to wait
 // before coming back is decided in stream.js, so `retry` is not read.
 
-/** A function that takes text in pieces of any size and calls `onEvent` for each complete event. */
-export function parser(onEvent) {
+/** A function that takes text in pieces of any size and calls `onEvent` for each complete event. `onId` hears
+ * ids, also those that come without an event: where to resume from. */
+export function parser(onEvent, onId = () => {}) {
   let rest = "";
   let type = "";
   let data = [];
@@ -10,6 +11,7 @@ export function parser(onEvent) {
 
   function line(text) {
     if (text === "") {
+      if (id !== undefined) onId(id);
       if (data.length) onEvent({ type: type || "message", id, data: data.join("\n") });
       type = "";
       data = [];

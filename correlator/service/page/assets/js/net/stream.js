@@ -70,9 +70,8 @@ export class Stream {
     const resumed = this.#lastId !== "";
     this.#failures = 0;
     this.#onStatus("live", { resumed });
-    const feed = parser((event) => {
-      if (event.id !== undefined) this.#lastId = event.id;
-      this.#onEvent(event);
+    const feed = parser(this.#onEvent, (id) => {
+      this.#lastId = id;
     });
     const decoder = new TextDecoder();
     const reader = response.body.getReader();

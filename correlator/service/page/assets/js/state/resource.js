@@ -6,6 +6,7 @@ import { token } from "../net/token.js";
 
 const SETTLE_MS = 120; // events come in bursts
 const SHARE = 4; // of the time at most 1/4 is spent fetching
+const AGAIN_MS = 3_000; // after nobody answered, or the service could not
 
 /**
  * {data, error, loading}: data stays while it is fetched again, and when that fails.
@@ -23,6 +24,7 @@ export function useResource(path, concerns) {
     }
     const abort = new AbortController();
     let timer = 0;
+    let retry = 0;
     let running = false;
     let again = false;
     let last = { at: 0, took: 0 };
@@ -30,6 +32,7 @@ export function useResource(path, concerns) {
 
     async function load() {
       timer = 0;
+      clearTimeout(retry);
       if (running) {
         again = true;
         return;
@@ -42,6 +45,7 @@ export function useResource(path, concerns) {
       } catch (error) {
         if (abort.signal.aborted) return;
         setState((s) => ({ path, data: s.path === path ? s.data : null, error, loading: false }));
+        if (error.status === 0 || error.status === 429 || error.status >= 500) retry = setTimeout(load, AGAIN_MS);
       } finally {
         running = false;
         last = { at: performance.now(), took: performance.now() - began };
@@ -67,6 +71,7 @@ export function useResource(path, concerns) {
     return () => {
       abort.abort();
       clearTimeout(timer);
+      clearTimeout(retry);
       for (const stop of stops) stop();
     };
   }, [path]);

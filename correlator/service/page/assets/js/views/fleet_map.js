@@ -21,7 +21,7 @@ const tail = (name) => /[^a-zA-Z]*\d[^-_.]*$/.exec(name)?.[0].replace(/^[-_.]+/,
 function tile(n, size) {
   const base = { href: href.node(n.node), tabIndex: -1, "data-state": n.state, "data-severity": n.signals ? n.severity : null };
   if (size === "dot") {
-    return html`<a ...${base} class="tile" aria-label=${words(n)} title=${words(n)}>${GLYPHS[n.state] ?? ""}</a>`;
+    return html`<a ...${base} class="tile" aria-label=${words(n)} title=${words(n)}>${GLYPHS[n.state] ?? null}</a>`;
   }
   if (size === "label") {
     return html`<a ...${base} class="tile" aria-label=${words(n)} title=${words(n)}><span>${tail(n.node)}</span>${GLYPHS[n.state] && html`<i>${GLYPHS[n.state]}</i>`}</a>`;

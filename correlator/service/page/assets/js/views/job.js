@@ -6,6 +6,7 @@ import { Time } from "../parts/marks.js";
 import { Empty, Failed, Stale, Waiting } from "../parts/notices.js";
 import { Panel } from "../parts/panel.js";
 import { useResource } from "../state/resource.js";
+import { useRevisions } from "../state/revisions.js";
 import { href, useQuery } from "../state/route.js";
 import { onsetOf } from "../timeline/model.js";
 import { Timeline } from "../timeline/timeline.js";
@@ -34,12 +35,12 @@ function Attempt({ id, attempt }) {
     return event.data.job_id === id;
   };
   const job = useResource(base, mine);
-  const attribution = useResource(`${base}/attribution`, mine);
+  const attribution = useResource(job.data?.verdict ? `${base}/attribution` : null, mine); // 404 before the first one
   const timeline = useResource(`${base}/timeline`, mine);
   const nodes = useMemo(() => new Set(job.data?.job?.nodes ?? []), [job.data]);
   const [chosen] = useQuery("revision");
-  const revisions = attribution.data?.revisions ?? [];
-  const event = revisions.find((r) => String(r.data.revision) === chosen) ?? attribution.data?.latest ?? null;
+  const revisions = useRevisions(id, attempt, attribution.data);
+  const event = revisions.find((r) => String(r.data.revision) === chosen) ?? revisions.at(-1) ?? null;
   const verdict = event?.data ?? null;
   const onset = onsetOf(timeline.data, verdict);
 
@@ -50,7 +51,7 @@ function Attempt({ id, attempt }) {
     <${Title} job=${job.data} id=${id} attempt=${attempt} />
     <${Stale} error=${job.error ?? timeline.error} />
     <div class="stack">
-      <${Verdict} event=${event} onset=${onset} latest=${attribution.data?.latest} timeline=${timeline.data} job=${job.data} waiting=${attribution.loading} />
+      <${Verdict} event=${event} onset=${onset} latest=${revisions.at(-1)} timeline=${timeline.data} job=${job.data} waiting=${!event && attribution.loading && Boolean(job.data.verdict)} />
       <${Panel} id="timeline" title="Timeline" about=${timeline.data ? plural(timeline.data.lanes.length, "node") : ""}>
         ${timeline.data
           ? html`<${Timeline} key=${base} timeline=${timeline.data} verdict=${verdict} />`
