@@ -3,10 +3,11 @@ PY      ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 SECONDS ?=
+QUICK   ?=
 PLAIN   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv page demo test check format schemas kube-apiserver bench bench-collectors bench-streams \
+.PHONY: help venv page demo test check format schemas kube-apiserver bench venv-bench bench-collectors bench-streams \
         bench-correlator bench-e2e lock clean
 PAGE    := correlator/service/page
 
@@ -51,7 +52,15 @@ kube-apiserver: .cache/kube-apiserver ## a real kube-apiserver for the tests, bu
 .cache/kube-apiserver: tests/kube_apiserver/go.mod tests/kube_apiserver/main.go
 	cd tests/kube_apiserver && go build -trimpath -ldflags="-s -w" -o ../../$@ .
 
-bench: bench-streams bench-correlator bench-e2e bench-collectors ## every benchmark, one after the other (bench/README.md)
+bench: venv venv-bench ## every benchmark, one table and bench/results/latest.json (QUICK=1: only whether they work)
+	$(BIN)/python -m bench $(if $(QUICK),--quick)
+
+venv-bench: .venv-bench/.ready ## an environment for the engines that we compare with
+
+.venv-bench/.ready: requirements-bench.lock
+	$(PY) -m venv .venv-bench
+	.venv-bench/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	@touch $@
 
 bench-collectors: venv ## parsers, log lines, the agent: latency, an idle node, a storm (as root)
 	$(BIN)/python -m bench.parsers
@@ -72,6 +81,7 @@ lock: ## pin the dependencies again, with hashes and without download addresses
 	$(PY) -m venv .cache/uv && .cache/uv/bin/pip install --quiet uv
 	.cache/uv/bin/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url pyproject.toml -o requirements.lock
 	.cache/uv/bin/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url -c requirements.lock --group dev pyproject.toml -o requirements-dev.lock
+	.cache/uv/bin/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --group pyproject.toml:bench -o requirements-bench.lock
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) .cache .faultwire .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-bench .cache .faultwire .pytest_cache .mypy_cache .ruff_cache

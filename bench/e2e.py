@@ -2,7 +2,8 @@
 
 Run: `python -m bench.e2e [--samples N] [--rate N] [--json FILE]`. Starts a broker unless FAULTWIRE_BOOTSTRAP
 names one. Each sample is a job of its own on a node of its own, whose GPU falls off the bus (XID 79).
-Measured is the time from handing the raw record to the producer until a consumer has read the action. The
+Measured is the time from handing the raw record to the producer until a consumer has read the action, and
+the first record on each topic on the way. The
 comparison, in the same run under the same background load, is three plain aiokafka hops with a record of
 the same size: produce, relay, relay, consume. Left out: the collector (see `bench.collectors`), and the
 time that the driver takes to write its line.
@@ -20,12 +21,12 @@ import tempfile
 import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Sequence, Sized
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from faultwire import broker
 from tests.e2e.pipeline import Pipeline, pipeline
@@ -99,17 +100,21 @@ async def background(producer: AIOKafkaProducer, prefix: str, rate: int) -> Asyn
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def to_action(line: Pipeline, producer: AIOKafkaProducer, samples: int) -> list[float]:
-    """Milliseconds from raw event to action, one a sample."""
-    heard: dict[str, float] = {}
+STAGES = ("evidence", "signals", "attributions", "actions")
+
+
+async def to_action(line: Pipeline, producer: AIOKafkaProducer, samples: int) -> dict[str, list[float]]:
+    """Milliseconds from raw event to the first record of each stage, one a sample."""
+    stages: dict[str, dict[str, float]] = {stage: {} for stage in STAGES}
+    heard = stages["actions"]
     sent: dict[str, float] = {}
-    async with line.kafka.consumer(line.topic("actions"), fetch_max_wait_ms=100) as consumer:
-
-        async def listen() -> None:
-            async for message in consumer:
-                heard.setdefault(decode(message.value).data.nodes[0], time.perf_counter())
-
-        listener = asyncio.create_task(listen())
+    async with AsyncExitStack() as stack:
+        tasks = []
+        for stage in STAGES:
+            consumer = await stack.enter_async_context(
+                line.kafka.consumer(line.topic(stage), fetch_max_wait_ms=100)
+            )
+            tasks.append(asyncio.create_task(_listen(consumer, stages[stage], sent)))
         now = time.time_ns()
         nodes = []
         for number in range(samples):
@@ -125,11 +130,25 @@ async def to_action(line: Pipeline, producer: AIOKafkaProducer, samples: int) ->
             await producer.send(line.topic("raw.xid"), encode_batch([event]), key=node.encode())
             await asyncio.sleep(SPACING_S)
         await everything(heard, samples)
-        listener.cancel()
-        await asyncio.gather(listener, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     if missing := [node for node in nodes if node not in heard]:
         raise SystemExit(f"no action for {len(missing)} of {samples} samples, the first {missing[0]}")
-    return [(heard[node] - sent[node]) * 1000 for node in nodes]
+    return {
+        stage: [(seen[node] - sent[node]) * 1000 for node in nodes if node in seen]
+        for stage, seen in stages.items()
+    }
+
+
+async def _listen(consumer: AIOKafkaConsumer, seen: dict[str, float], sent: dict[str, float]) -> None:
+    """When each sample's node or job was first spoken of, after its fault was sent."""
+    async for message in consumer:
+        now = time.perf_counter()
+        event = decode(message.value)
+        node = event.node or event.partitionkey.replace("job-", "sick-")
+        if node in sent:
+            seen.setdefault(node, now)
 
 
 async def pass_through(kafka: Kafka, producer: AIOKafkaProducer, prefix: str, samples: int) -> list[float]:
@@ -179,6 +198,8 @@ async def everything(heard: Sized, samples: int, within_s: float = 30.0) -> None
 
 
 def figures(values: Sequence[float]) -> dict[str, float]:
+    if not values:
+        return {"samples": 0}
     ordered = sorted(values)
     return {
         "samples": len(ordered),
@@ -199,14 +220,14 @@ async def run(bootstrap: str, samples: int, rate: int) -> dict[str, Any]:
             await line.worker("streams")
             await line.worker("correlator")
             async with background(producer, prefix, rate):
-                action = figures(await to_action(line, producer, samples))
+                stages = {name: figures(v) for name, v in (await to_action(line, producer, samples)).items()}
                 plain = figures(await pass_through(kafka, producer, prefix, samples))
     return {
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
         "background_events_per_s": rate,
-        "raw event to action": action,
+        **{f"raw event to {name}": told for name, told in stages.items()},
         "three plain hops": plain,
-        "ratio of p50": round(action["p50_ms"] / plain["p50_ms"], 2),
+        "ratio of p50": round(stages["actions"]["p50_ms"] / plain["p50_ms"], 2),
         "at": time.time_ns() // NS_PER_S,
     }
 

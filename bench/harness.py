@@ -64,11 +64,9 @@ def machine() -> dict[str, Any]:
 
 def show(rows: Iterable[Row]) -> None:
     for row in rows:
-        value = (
-            f"{row.value:,.2f}".rstrip("0").rstrip(".") if isinstance(row.value, float) else f"{row.value:,}"
-        )
-        if isinstance(row.value, str):
-            value = row.value
+        value = row.value if isinstance(row.value, str) else f"{row.value:,}"
+        if isinstance(row.value, float):
+            value = f"{row.value:,.3f}".rstrip("0").rstrip(".")
         mark = "  (beside)" if row.beside else ""
         print(f"  {row.what:<58} {row.figure:<28} {value:>14} {row.unit}{mark}", flush=True)
 
