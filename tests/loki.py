@@ -190,14 +190,14 @@ def _has(line: str, how: str, what: str) -> bool:
 
 
 @contextmanager
-def running(loki: Loki | None = None) -> Iterator[Loki]:
+def running(loki: Loki | None = None, handler: type[Handler] = Handler) -> Iterator[Loki]:
     """The stand-in, or the Loki that FAULTWIRE_LOKI names where the test asks for nothing special."""
     real = os.environ.get("FAULTWIRE_LOKI")
     if real and loki is None:
         yield Loki(url=real, real=True)
         return
     loki = loki or Loki()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"loki": loki}))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (handler,), {"loki": loki}))
     server.daemon_threads = True
     loki.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)

@@ -34,6 +34,7 @@ class KafkaFetch:
     prefix: str
     meter: Meter
     options: Mapping[str, Any] = field(default_factory=dict)
+    topics: Sequence[str] = RAW_TOPICS
     unreadable: int = 0
 
     async def events(self, span: Span, keys: frozenset[str]) -> AsyncIterator[list[Event[Any]]]:
@@ -46,10 +47,6 @@ class KafkaFetch:
         )
         try:
             await consumer.start()
-        except (KafkaError, OSError) as exc:
-            await consumer.stop()
-            raise StoreError(f"Kafka at {self.bootstrap}: {exc}") from exc
-        try:
             left = await self._placed(consumer, span)
             while left:
                 self.meter.check()
@@ -62,17 +59,17 @@ class KafkaFetch:
                 for partition, end in list(left.items()):
                     if await consumer.position(partition) >= end:
                         del left[partition]
-        except KafkaError as exc:
+        except (KafkaError, OSError) as exc:
             raise StoreError(f"Kafka at {self.bootstrap}: {exc}") from exc
         finally:
             await consumer.stop()
 
     async def _placed(self, consumer: AIOKafkaConsumer, span: Span) -> dict[TopicPartition, int]:
         """Puts the consumer where the span begins; the partitions with something to read, and their ends."""
-        names: Sequence[str] = [kafka_name(topic, self.prefix) for topic in RAW_TOPICS]
+        names: Sequence[str] = [kafka_name(topic, self.prefix) for topic in self.topics]
         partitions = await partitions_of(consumer, names)
         if not partitions:
-            raise StoreError(f"Kafka at {self.bootstrap} has no topics {self.prefix}raw.*")
+            raise StoreError(f"Kafka at {self.bootstrap} has none of our topics ({self.prefix}…)")
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
         starts = await consumer.offsets_for_times(dict.fromkeys(partitions, span.start // 1000000))

@@ -17,12 +17,12 @@ from collectors.schedulers import static
 from collectors.schedulers.book import JobBook
 from collectors.schedulers.commands import CommandError, run
 from collectors.schedulers.kubernetes.attempts import PodTracker
-from collectors.schedulers.publisher import RawPublisher
 from collectors.schedulers.slurm import history
 from collectors.schedulers.slurm.attempts import AttemptTracker
 from collectors.schedulers.slurm.environment import environment_of
 from collectors.schedulers.slurm.queue import CommandQueue, QueueError
-from collectors.stores.bounds import Meter, StoreError
+from collectors.stores.bounds import Bounds, Meter, StoreError
+from collectors.stores.kafka import KafkaFetch
 from collectors.stores.pods import PodFetch
 from collectors.stores.slices import Span, merged
 from faultwire.blueprint.settings import (
@@ -35,6 +35,7 @@ from faultwire.blueprint.settings import (
 )
 from faultwire.capture.attempts import Attempts
 from faultwire.settings import KafkaSettings
+from topics.errors import SecurityError
 from topics.events import Event
 from topics.kube import parse_job_id
 from topics.payloads import Job, JobState
@@ -177,7 +178,7 @@ async def _ask(
         case StaticContext():
             return await asyncio.to_thread(_static, source, cluster, now)
         case KafkaContext():
-            return await _kafka(source, kafka)
+            return await _kafka(source, kafka, job_id, now)
 
 
 async def _slurm(source: SlurmContext, cluster: str, job_id: str, now: int) -> list[Event[Any]]:
@@ -238,12 +239,14 @@ def _static(source: StaticContext, cluster: str, now: int) -> list[Event[Any]]:
         raise ContextError(f"{source.file}: {exc}") from exc
 
 
-async def _kafka(source: KafkaContext, kafka: KafkaSettings) -> list[Event[Any]]:
-    publisher = RawPublisher(kafka.bootstrap, kafka.prefix, kafka.options)
+async def _kafka(source: KafkaContext, kafka: KafkaSettings, job_id: str, now: int) -> list[Event[Any]]:
+    """Compacted, but small: read from its beginning."""
+    meter = Meter(Bounds(max_seconds=source.timeout_s))
+    fetch = KafkaFetch(kafka.bootstrap, kafka.prefix, meter, kafka.options, ("raw.job",))
     try:
         async with asyncio.timeout(source.timeout_s):
-            return await publisher.recall()
+            return [e async for found in fetch.events(Span(0, now), frozenset({job_id})) for e in found]
+    except (StoreError, SecurityError) as exc:
+        raise ContextError(str(exc)) from exc
     except TimeoutError as exc:
         raise ContextError(f"no answer from Kafka at {kafka.bootstrap}") from exc
-    finally:
-        await publisher.close()

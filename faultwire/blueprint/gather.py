@@ -90,6 +90,8 @@ class Connector(ABC):
         self.found.report.gaps.append((gap.span.start, gap.span.end, gap.reason))
 
 
+GRACE_S: Final = 30.0
+"""A question that is under way when the time is over may end by itself."""
 PARALLEL: Final = 8
 """Connectors that work at once."""
 
@@ -112,7 +114,7 @@ async def _run(connector: Connector, gathering: Gathering) -> Found:
     meter = Meter(connector.bounds or gathering.bounds)
     began = time.monotonic()
     try:
-        async with asyncio.timeout(meter.bounds.max_seconds + 30):
+        async with asyncio.timeout(meter.bounds.max_seconds + GRACE_S):
             await connector.collect(gathering, meter)
     except (StoreError, QueryError) as exc:
         _failed(report, str(exc))

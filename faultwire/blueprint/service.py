@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import httpx
 import orjson
 from pydantic import ValidationError
 
@@ -33,13 +34,16 @@ class Refused(Exception):  # noqa: N818  it says what the service did
 
 
 async def submit(
-    service: Service, context: ExecutionContext, events: Sequence[Event[Any]]
+    service: Service,
+    context: ExecutionContext,
+    events: Sequence[Event[Any]],
+    transport: httpx.AsyncBaseTransport | None = None,
 ) -> tuple[Attribution, list[Delivery]]:
     """The service's verdict, and what became of each submission; raises `Refused`."""
     deliveries: list[Delivery] = []
     url = service.store.url
     try:
-        async with StoreClient(service.store, Meter(Bounds())) as client:
+        async with StoreClient(service.store, Meter(Bounds()), transport) as client:
             opened = await client.post(OPEN, _context(context))
             path = f"{OPEN}/{opened['id']}"
             deliveries.append(Delivery(url, True, f"attributor {opened['id']} of job {context.job.job_id}"))

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from correlator.settings import CorrelatorSettings
-from faultwire.capture import Capture, RawRecord
+from faultwire.capture import Capture, in_order
 from faultwire.replay import replay
 from streams.signals.settings import SignalSettings
-from topics.catalog import RAW_TOPIC_OF_KIND
 from topics.derived import Attribution
 from topics.events import Event
 
@@ -23,12 +22,11 @@ def judge(
     signals: SignalSettings | None = None,
     correlator: CorrelatorSettings | None = None,
 ) -> Attribution | None:
-    """The last verdict on the attempt; None when it has none. `events` in order of event time.
+    """The last verdict on the attempt; None when it has none. The order of `events` does not matter.
 
     What the engine would do about it goes nowhere: nothing that was collected afterwards may act.
     """
-    records = [RawRecord(RAW_TOPIC_OF_KIND[e.kind], e.partitionkey, e) for e in events]
-    capture = Capture(Path(f"job {job_id}"), cluster, records)
+    capture = Capture(Path(f"job {job_id}"), cluster, in_order(events))
     replayed = replay(capture, signals=signals, correlator=correlator)
     found = [v for v in replayed.verdicts() if v.job_id == job_id and v.attempt == attempt]
     return found[-1] if found else None
