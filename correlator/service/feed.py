@@ -169,9 +169,9 @@ class KafkaFeed:
         for tp in fresh:
             topic = self._names[tp.topic]
             if topic in SAMPLED:
-                times[tp] = (now - from_seconds(settings.keep_samples_s)) // NS_PER_MS
+                times[tp] = max(0, now - from_seconds(settings.keep_samples_s)) // NS_PER_MS
             elif "compact" not in TOPICS[topic].cleanup:
-                times[tp] = (now - from_seconds(settings.keep_days * 86400)) // NS_PER_MS
+                times[tp] = max(0, now - from_seconds(settings.keep_days * 86400)) // NS_PER_MS
         begins: dict[TopicPartition, int] = dict(await consumer.beginning_offsets(list(fresh)))
         if times:
             ends = await consumer.end_offsets(list(times))

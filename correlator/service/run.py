@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
@@ -100,7 +100,7 @@ async def _run(
     address = _address(listening)
     log.info("service %s", address)
     try:
-        async with _beside(feed.run(), _prune(store, settings)):
+        async with _beside(stop, feed.run(), _prune(store, settings)):
             if ready is not None:
                 ready(address)
             await server.serve(sockets=[listening])
@@ -120,17 +120,21 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def _beside(*work: Coroutine[Any, Any, None]) -> Any:
-    """Run these until the block ends."""
+async def _beside(stop: Callable[[], None], *work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run these until the block ends. One that fails is a bug: it stops the service, which then raises it,
+    so that nobody is told yesterday's news for good."""
     tasks = [asyncio.create_task(each) for each in work]
+    for task in tasks:
+        task.add_done_callback(lambda done: None if done.cancelled() else stop())
     try:
         yield
     finally:
         for task in tasks:
             task.cancel()
-        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(outcome, Exception):
-                log.error("a task of the service had failed", exc_info=outcome)
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
 
 
 async def _prune(store: Store, settings: ServiceSettings) -> None:

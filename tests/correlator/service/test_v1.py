@@ -75,8 +75,8 @@ async def test_a_v1_client_learns_which_node_is_suspect(asking: httpx.AsyncClien
                 ("raw_loki_streams", "applog", loki("\n".join(lines), n)) for n, lines in by_node.items()
             ]
     for form, source, body in sent:
-        told = {"time_interval": {"start": first["start"], "end": last["end"]}, "resources": "AllJobResources",
-                "source": source, "format": form}  # fmt: skip
+        interval = {"start": first["start"], "end": last["end"]}
+        told = {"time_interval": interval, "resources": "AllJobResources", "source": source, "format": form}
         reply = await asking.post(f"/attributor/{name}/observation", json={"context": told, "body": body})
         assert reply.status_code == 201, reply.text
         assert reply.json()["observation_id"]
