@@ -1,9 +1,9 @@
 // What changed lately, the newest first: history from the service, then live events as they come.
-import { useEffect, useState } from "../lib/ui.js";
+import { useEffect, useMemo, useState } from "../lib/ui.js";
 import { get } from "../net/api.js";
 import { listen } from "../net/live.js";
 import { token } from "../net/token.js";
-import { story } from "../text/story.js";
+import { standing, story } from "../text/story.js";
 
 export const MOST = 150;
 
@@ -12,7 +12,8 @@ export function merged(entries, stories) {
   const byKey = new Map(entries.map((entry) => [entry.key, entry]));
   for (const told of stories) {
     const known = byKey.get(told.key);
-    if (!known || known.time <= told.time) byKey.set(told.key, told);
+    // what an event said is more than what the overview knows of it
+    if (!known || (known.time <= told.time && (told.id || !known.id))) byKey.set(told.key, told);
   }
   return [...byKey.values()].sort((a, b) => (a.time < b.time ? 1 : a.time > b.time ? -1 : 0)).slice(0, MOST);
 }
@@ -24,8 +25,10 @@ const HISTORY = [
 
 let kept = []; // survives a walk to another view and back
 
-export function useChanges() {
+/** `nodes` of the overview tell which ones were in trouble before. */
+export function useChanges(nodes) {
   const [entries, setEntries] = useState(kept);
+  const before = useMemo(() => nodes.map(standing).filter(Boolean), [nodes]);
   useEffect(() => {
     let waiting = [];
     let frame = 0;
@@ -64,5 +67,5 @@ export function useChanges() {
       for (const stop of stops) stop();
     };
   }, []);
-  return entries;
+  return useMemo(() => merged(entries, before), [entries, before]);
 }

@@ -41,13 +41,30 @@ function signal(event) {
   };
 }
 
+const healthKey = (node, state, since) => `health ${node} ${state} ${since}`;
+
+/** A node that is in trouble since before the page was opened, as the overview tells it; null for a healthy one. */
+export function standing({ node, state, since, signals }) {
+  if (state === "healthy" || !since) return null;
+  return {
+    key: healthKey(node, state, since),
+    id: "",
+    time: since,
+    icon: state,
+    tone: "warning",
+    what: `${node} is ${state}`,
+    about: signals ? plural(signals, "open signal") : "",
+    href: href.node(node),
+  };
+}
+
 function health(event) {
   const { state, previous, reasons } = event.data;
   const node = nodeOf(event);
   const why = reasons?.length ? list([...new Set(reasons.map((r) => `${signalName(r.signal)} on ${entity(r.entity)}`))], 2) : "";
   const worse = previous ? stateRank(state) < stateRank(previous) : state !== "healthy";
   return {
-    key: `health ${node} ${event.id}`,
+    key: healthKey(node, state, event.data.since),
     icon: state,
     tone: state === "healthy" ? "good" : worse ? "warning" : "info",
     what: `${node} is ${state}`,

@@ -17,8 +17,8 @@ const Entry = memo(({ entry }) => html`
   </li>
 `);
 
-export function Changes() {
-  const entries = useChanges();
+export function Changes({ nodes }) {
+  const entries = useChanges(nodes);
   return html`
     <${Panel} id="changes" class="changes-panel" title="What changed" about=${entries.length ? "newest first, live" : ""}>
       <div class="scroll">

@@ -52,7 +52,7 @@ export function Fleet() {
             ? html`<div class="scrollx"><${JobsTable} jobs=${jobs.slice(0, SHOWN_JOBS)} /></div>`
             : html`<${Empty} title="No jobs yet">They come from the scheduler: <code>faultwire job watch</code> reads Slurm or Kubernetes.<//>`}
         <//>
-        <${Changes} />
+        <${Changes} nodes=${data.nodes} />
         <${Nodes} nodes=${nodes} />
     </div>
   `;

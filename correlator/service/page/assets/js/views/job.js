@@ -58,10 +58,12 @@ function Attempt({ id, attempt }) {
           : timeline.error ? html`<${Failed} error=${timeline.error} />` : html`<${Waiting} />`}
       <//>
       <div class="split even">
-        <${Evidence} verdict=${verdict} origin=${onset} />
+        <div class="stack">
+          <${Evidence} verdict=${verdict} origin=${onset} />
+          <${Coverage} verdict=${verdict} />
+        </div>
         <div class="stack">
           <${Actions} actions=${timeline.data?.actions} origin=${onset} />
-          <${Coverage} verdict=${verdict} />
           <${Revisions} revisions=${revisions} shown=${event} base=${href.job(id, attempt)} />
         </div>
       </div>

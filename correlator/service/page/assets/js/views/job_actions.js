@@ -8,7 +8,7 @@ import { useResource } from "../state/resource.js";
 import { href } from "../state/route.js";
 import { path } from "../net/api.js";
 import { ms, offset } from "../text/time.js";
-import { actionName, list } from "../text/words.js";
+import { actionName, list, plural } from "../text/words.js";
 
 export function Actions({ actions, origin }) {
   return html`
@@ -32,10 +32,21 @@ function Action({ action, origin }) {
         <span class="tag" data-tone=${action.held_by.length ? "early" : action.dry_run ? "drill" : "accent"}>${action.held_by.length ? "held" : action.dry_run ? "dry run" : "asked for"}</span> <${Drill} drill=${action.drill} />
         <span class="muted small">${origin !== null ? offset((ms(action.time) - origin) / 1000, 0.01) : html`<${Ago} at=${action.time} />`}</span></p>
       <p class="muted">${action.reason}</p>
-      ${full?.guards?.length > 0 && html`
-        <ul class="guards">${full.guards.map((g) => html`
-          <li><span class="sev" data-severity=${g.passed ? "good" : "error"}><${Icon} name=${g.passed ? "good" : "quarantined"} label=${g.passed ? "passed" : "did not pass"} /></span> <span class="mono">${g.guard}</span> <span class="muted">${g.detail}</span></li>`)}
-        </ul>`}
+      ${full?.guards?.length > 0 && html`<${Guards} guards=${full.guards} />`}
     </li>
   `;
 }
+
+/** Those that held an action are in sight, those that let it pass a click away. */
+function Guards({ guards }) {
+  const held = guards.filter((g) => !g.passed);
+  const passed = guards.filter((g) => g.passed);
+  return html`
+    ${held.length > 0 && html`<ul class="guards">${held.map((g) => html`<${Guard} g=${g} />`)}</ul>`}
+    ${passed.length > 0 && html`<details class="passed"><summary><span class="sev" data-severity="good"><${Icon} name="good" /></span> ${plural(passed.length, "guard")} passed</summary><ul class="guards">${passed.map((g) => html`<${Guard} g=${g} />`)}</ul></details>`}
+  `;
+}
+
+const Guard = ({ g }) => html`
+  <li><span class="sev" data-severity=${g.passed ? "good" : "error"}><${Icon} name=${g.passed ? "good" : "quarantined"} label=${g.passed ? "passed" : "did not pass"} /></span> <span class="mono">${g.guard}</span> <span class="muted">${g.detail}</span></li>
+`;

@@ -18,7 +18,7 @@ export function inOrder(jobs) {
 }
 
 export const JobsTable = ({ jobs }) => html`
-  <table class="rows jobs">
+  <table class="rows cards jobs">
     <thead><tr><th>Job</th><th>State</th><th class="num">Nodes</th><th>Started</th><th class="num">For</th><th>Verdict</th><th>Action</th></tr></thead>
     <tbody>${jobs.map((job) => html`<${Row} key=${`${job.job_id}/${job.attempt}`} job=${job} />`)}</tbody>
   </table>

@@ -15,7 +15,7 @@ export function Conditions({ id, title, about, conditions, empty }) {
   return html`
     <${Panel} id=${id} title=${title} about=${about ?? (conditions.length ? `${conditions.length}, the worst first` : "")}>
       ${rows.length
-        ? html`<div class="scrollx"><table class="rows conditions"><thead><tr><th>Signal</th><th>Where</th><th>Since</th><th class="num">For</th><th class="num">Value</th><th class="num">Threshold</th></tr></thead>
+        ? html`<div class="scrollx"><table class="rows cards conditions"><thead><tr><th>Signal</th><th>Where</th><th>Since</th><th class="num">For</th><th class="num">Value</th><th class="num">Threshold</th></tr></thead>
             <tbody>${rows.slice(0, MOST).map((c) => html`<${Row} key=${c.id} c=${c} />`)}</tbody></table></div>
             ${rows.length > MOST && html`<p class="muted small none">and ${rows.length - MOST} more</p>`}`
         : empty}
@@ -29,11 +29,11 @@ function Row({ c }) {
   return html`
     <tr>
       <td class="name"><a href=${href.event(c.id)}><${Severity} severity=${c.severity}>${signalName(c.signal)}<//></a>${c.window_s && html` <span class="muted small nowrap">in ${duration(c.window_s)}</span>`} <${Drill} drill=${c.drill} /></td>
-      <td>${entity(c.entity)}</td>
-      <td class="nowrap"><${Time} at=${c.since} decimals=${1} /></td>
-      <td class="num"><${Length} c=${c} /></td>
-      <td class="num">${c.value == null ? html`<span class="muted">–</span>` : value(c.value, c.unit)}</td>
-      <td class="num muted">${c.threshold == null ? "–" : value(c.threshold, c.unit)}</td>
+      <td class="nowrap">${entity(c.entity)}</td>
+      <td class="nowrap" data-label="since"><${Time} at=${c.since} decimals=${1} /></td>
+      <td class="num" data-label="for"><${Length} c=${c} /></td>
+      <td class="num" data-label="value">${c.value == null ? html`<span class="muted">–</span>` : value(c.value, c.unit)}</td>
+      <td class="num muted" data-label="threshold">${c.threshold == null ? "–" : value(c.threshold, c.unit)}</td>
     </tr>
   `;
 }

@@ -7,7 +7,7 @@ import { theme } from "../state/theme.js";
 import { entity } from "../text/entity.js";
 import { clock, day, duration, ms } from "../text/time.js";
 
-const HEIGHT = 220;
+const HEIGHT = 200;
 const SHAPES = 5;
 
 /** Series per port over one time axis, as uPlot wants them: [times, lengths, lengths, ...]. Pure. */
@@ -117,7 +117,7 @@ function options(element, ports, budget) {
       y: { distr: 3, range: (_, a, b) => [Math.min(a, 0.5) / 2, Math.max(b, 20) * 2] },
     },
     axes: [
-      { ...axis, values: (_, at) => at.map((s) => (s % 86_400 === 0 ? day(s * 1000).slice(5) : clock(s * 1000).slice(0, at[1] - at[0] < 60 ? 8 : 5))), space: 70 },
+      { ...axis, size: 30, values: (_, at) => at.map((s) => (s % 86_400 === 0 ? day(s * 1000).slice(5) : clock(s * 1000).slice(0, at[1] - at[0] < 60 ? 8 : 5))), space: 70 },
       { ...axis, size: 62, splits: (_u, _i, from, to) => decades(from, to), values: (_, at) => at.map((s) => (s == null ? "" : duration(s))) },
     ],
     series: [
