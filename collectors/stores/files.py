@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from collectors.stores.bounds import BoundReachedError, Meter
+from collectors.stores.bounds import Meter
 from collectors.stores.loki_answers import Entry, read_lines
 from collectors.stores.slices import Span
 from topics.time import parse_rfc3339
@@ -26,56 +26,64 @@ MOST_FILES: Final = 100_000
 
 @dataclass(slots=True)
 class FileFetch:
-    """The lines of the files that fit `globs`. `problems` tells what could not be read."""
+    """The files that fit `globs`. `problems` tells what could not be read."""
 
     globs: tuple[str, ...]
     meter: Meter
     span: Span
     problems: list[str] = field(default_factory=list)
-    files: int = 0
-    stopped: str | None = None
-    """Why it stopped before the end, if it did."""
-
-    async def lines(self) -> AsyncIterator[tuple[Path, list[tuple[int, Entry]]]]:
-        """Each file's lines in pieces, with their numbers. A line without a time has the time 0."""
-        for path in self.found():
-            reader = self._read(path)
-            while True:
-                try:
-                    chunk = await asyncio.to_thread(_take, reader)
-                except BoundReachedError as exc:
-                    self.stopped = str(exc)
-                    return
-                except (OSError, EOFError, zlib.error) as exc:
-                    self.problems.append(f"{path}: {exc}")
-                    break
-                if not chunk:
-                    break
-                yield path, chunk
-            self.files += 1
 
     def found(self) -> list[Path]:
+        """Regular files, each once, in the order of their names."""
         paths = sorted({Path(p) for text in self.globs for p in glob.iglob(text, recursive=True)})  # noqa: PTH207
         regular = [p for p in paths if p.is_file()]
         if len(regular) > MOST_FILES:
             self.problems.append(f"{len(regular)} files fit; the first {MOST_FILES} are read")
         return regular[:MOST_FILES]
 
+    async def lines(self, path: Path) -> AsyncIterator[list[tuple[int, Entry]]]:
+        """A file's lines in pieces, with their numbers. A line without a time has the time 0. Raises
+        `BoundReachedError`; what else goes wrong ends the file and is a problem."""
+        reader = self._read(path)
+        while True:
+            try:
+                chunk = await asyncio.to_thread(_take, reader)
+            except (OSError, EOFError, zlib.error) as exc:
+                self.problems.append(f"{path}: {exc}")
+                return
+            if not chunk:
+                return
+            yield chunk
+
+    def texts(self, path: Path) -> Iterator[str]:
+        """Its lines as they stand there, for parsers that know more about stamps. Raises as `lines`."""
+        try:
+            for line in self._bytes(path):
+                yield line.decode("utf-8", "replace").rstrip("\r\n")
+        except (OSError, EOFError, zlib.error) as exc:
+            self.problems.append(f"{path}: {exc}")
+
     def _read(self, path: Path) -> Iterator[tuple[int, Entry]]:
-        most = self.meter.bounds.max_line_chars
         labels = {"filename": str(path)}
-        ndjson = path.name.removesuffix(".gz").endswith((".ndjson", ".jsonl"))
+        ndjson = is_ndjson(path)
+        for number, line in enumerate(self._bytes(path), 1):
+            if ndjson:
+                for entry in read_lines([line]):
+                    if entry is not None and self.span.start <= entry.time < self.span.end:
+                        yield number, entry._replace(labels={**labels, **entry.labels})
+                continue
+            stamp, rest = leading_time(line.decode("utf-8", "replace").rstrip("\r\n"))
+            yield number, Entry(stamp or 0, labels, rest)
+
+    def _bytes(self, path: Path) -> Iterator[bytes]:
         with _opened(path) as file:
-            for number, line in enumerate(_bounded(file, most), 1):
+            for line in _bounded(file, self.meter.bounds.max_line_chars):
                 self.meter.take(size=len(line), lines=1)
-                if ndjson:
-                    for entry in read_lines([line]):
-                        if entry is not None and self.span.start <= entry.time < self.span.end:
-                            yield number, entry._replace(labels={**labels, **entry.labels})
-                    continue
-                text = line.decode("utf-8", "replace").rstrip("\r\n")
-                stamp, rest = leading_time(text)
-                yield number, Entry(stamp or 0, labels, rest)
+                yield line
+
+
+def is_ndjson(path: Path) -> bool:
+    return path.name.removesuffix(".gz").endswith((".ndjson", ".jsonl"))
 
 
 def leading_time(text: str) -> tuple[int | None, str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from collectors.stores.bounds import Bounds, Meter
+import pytest
+
+from collectors.stores.bounds import BoundReachedError, Bounds, Meter
 from collectors.stores.files import FileFetch, leading_time
 from collectors.stores.loki_answers import Entry
 from collectors.stores.slices import Gap, Span, halves, merged, slices
@@ -13,7 +15,7 @@ from tests.collectors.stores.builders import at, span
 
 
 async def read(fetch: FileFetch) -> list[tuple[str, int, Entry]]:
-    return [(path.name, n, e) async for path, chunk in fetch.lines() for n, e in chunk]
+    return [(p.name, n, e) for p in fetch.found() async for chunk in fetch.lines(p) for n, e in chunk]
 
 
 def fetch(*globs: Path | str, bounds: Bounds | None = None) -> FileFetch:
@@ -41,10 +43,9 @@ async def test_exports_of_loki_are_read_as_its_lines(tmp_path: Path) -> None:
 async def test_an_archive_that_unpacks_to_more_than_the_bounds_is_stopped(tmp_path: Path) -> None:
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"x" * 100 + b"\n") * 20_000)
     one = fetch(tmp_path / "bomb.gz", bounds=Bounds(max_bytes=50_000))
-    found = await read(one)
-    assert len(found) < 1000
-    assert one.stopped is not None
-    assert "max_bytes" in one.stopped
+    with pytest.raises(BoundReachedError, match="max_bytes"):
+        await read(one)
+    assert one.meter.lines < 1000
 
 
 async def test_a_line_without_an_end_is_cut_and_the_next_one_is_read(tmp_path: Path) -> None:

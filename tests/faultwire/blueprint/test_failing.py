@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,20 +226,20 @@ async def test_a_job_that_nobody_knows_is_no_verdict_and_still_a_result(site: Si
 
 
 async def test_local_files_also_compressed_give_the_same_verdict(site: Site, tmp_path: Path) -> None:
-    shutil.copytree(site.capture / "nodes", tmp_path / "nodes")
     (tmp_path / "jobs" / site.job).mkdir(parents=True)
     for path in (site.capture / "jobs").glob("*/*.log"):
         (tmp_path / "jobs" / site.job / "output.log.gz").write_bytes(gzip.compress(path.read_bytes()))
-    with (tmp_path / "kernel.ndjson").open("w", encoding="utf-8") as file:
-        for labels, values in loki_streams(site.capture):
-            if labels["job"] == "journal":
-                rows = [[str(at), text] for at, text in values]
-                file.write(json.dumps({"stream": labels, "values": rows}) + "\n")
+    nodes = f"{site.capture}/nodes/*/kernel.log"
     rules = {"line": r"(?P<node>\S+) (\[rank=(?P<rank>\d+)\] )?"}
     document = site.document()
     document["collect"] = [
         {"kind": "files", "content": "workload", "files": [f"{tmp_path}/jobs/${{job}}/*"], "rules": rules},
-        {"kind": "files", "content": "kernel", "files": [f"{tmp_path}/kernel.ndjson"]},
+        {
+            "kind": "files",
+            "content": "kernel",
+            "files": [nodes],
+            "rules": {"name": r"nodes/(?P<node>[^/]+)/"},
+        },
     ]
     outcome = await site.run(document)
     other = await site.run()
@@ -249,6 +248,35 @@ async def test_local_files_also_compressed_give_the_same_verdict(site: Site, tmp
     same = ("domain", "subdomain", "culprits", "terminal_state", "onset")
     assert [getattr(outcome.verdict, n) for n in same] == [getattr(other.verdict, n) for n in same]
     assert outcome.whole
+
+
+async def test_an_export_of_loki_gives_the_same_kernel_records(site: Site, tmp_path: Path) -> None:
+    with (tmp_path / "kernel.ndjson").open("w", encoding="utf-8") as file:
+        for labels, values in loki_streams(site.capture):
+            if labels["job"] == "journal":
+                rows = [[str(at), text] for at, text in values]
+                file.write(json.dumps({"stream": labels, "values": rows}) + "\n")
+    document = site.document()
+    document["collect"][0] = {"kind": "files", "content": "kernel", "files": [f"{tmp_path}/*.ndjson"]}
+    outcome, other = await site.run(document), await site.run()
+    assert outcome.verdict == other.verdict
+
+
+async def test_files_that_can_not_be_used_are_told(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "node-01.log").write_text("3,1,5,-;NVRM: Xid (PCI:0000:52:00): 79, x\n", "utf-8")
+    (tmp_path / "who.log").write_text("x\n", "utf-8")
+    document = site.document()
+    rules = {"name": r"(?P<node>node-\d+)"}
+    document["collect"] += [
+        {"kind": "files", "content": "kernel", "files": [f"{tmp_path}/*.log"], "rules": rules},
+        {"kind": "files", "content": "workload", "files": [f"{tmp_path}/${{job}}/*"]},
+    ]
+    outcome = await site.run(document)
+    kernel, output = outcome.connectors[2:]
+    assert [c.status for c in outcome.connectors] == ["ok", "ok", "absent", "absent"]
+    assert any("boot time is needed" in p for p in kernel.problems)
+    assert any("who.log: nothing tells which" in p for p in kernel.problems)
+    assert output.problems == [f"no file fits {tmp_path}/{site.job}/*"]
 
 
 async def test_the_raw_events_can_be_kept(site: Site, tmp_path: Path) -> None:
