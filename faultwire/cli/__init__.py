@@ -13,7 +13,9 @@ from typing import Annotated
 import typer
 
 from faultwire.cli import (
+    attribute,
     broker,
+    check,
     collect,
     config,
     control,
@@ -27,6 +29,7 @@ from faultwire.cli import (
     serve,
     signals,
     simulate,
+    sweep,
     topics,
     worker,
 )
@@ -87,6 +90,7 @@ def _globals(
     \b
     See it work        faultwire demo
     Look at the past   faultwire replay CAPTURE
+                       faultwire attribute JOB         from Loki, Prometheus, files
     Run it for real    faultwire broker start
                        faultwire topics create
                        faultwire collect               on each node
@@ -113,9 +117,12 @@ def _globals(
 for _module in (
     demo,
     replay,
+    attribute,
     explain,
     collect,
     doctor,
+    check,
+    sweep,
     job,
     worker,
     serve,
