@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import ItemsView, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -54,6 +54,14 @@ class Bad:
     unit_paths: frozenset[Pair] = frozenset()
     node_paths: frozenset[Pair] = frozenset()
 
+    def without(self, unit: str) -> Bad:
+        """Apart from what was found about this unit."""
+        paths = frozenset(pair for pair in self.unit_paths if unit not in pair)
+        return Bad(self.nodes, self.cut_off - {unit}, self.dark - {unit}, paths, self.node_paths)
+
+
+_NOBODY: dict[str, Tally] = {}
+
 
 class Evidence:
     """The history of one search, counted."""
@@ -64,8 +72,8 @@ class Evidence:
         self.pairs: dict[Pair, Tally] = {}
         self.rails: dict[str, list[tuple[int, RunResult]]] = {}
         self.hinted: dict[str, int] = {}
-        self.partners: dict[str, list[str]] = {}
-        self.units = {name: place.unit for name, place in topology.nodes.items()}
+        self.partners: dict[str, dict[str, Tally]] = {}
+        self.units = topology.unit_of
         for index, result in enumerate(history):
             self._take(index, result)
 
@@ -76,10 +84,12 @@ class Evidence:
                 self.rails.setdefault(name, []).append((index, result))
         elif len(nodes) == 2:
             pair = (nodes[0], nodes[1])
-            if pair not in self.pairs:
+            tally = self.pairs.get(pair)
+            if tally is None:
+                tally = self.pairs[pair] = Tally()
                 for one, other in (pair, pair[::-1]):
-                    self.partners.setdefault(one, []).append(other)
-            self.pairs.setdefault(pair, Tally()).add(result, index)
+                    self.partners.setdefault(one, {})[other] = tally
+            tally.add(result, index)
         else:
             self.groups.setdefault(nodes, Tally()).add(result, index)
         if result.outcome == "fail" and len(nodes) > 2:
@@ -89,21 +99,34 @@ class Evidence:
     def pair(self, one: str, other: str) -> Tally | None:
         return self.pairs.get((one, other)) or self.pairs.get((other, one))
 
-    def of(self, node: str) -> Iterator[tuple[str, Tally]]:
+    def of(self, node: str) -> ItemsView[str, Tally]:
         """Its partners, in the order in which it met them, with what came of it."""
-        for partner in self.partners.get(node, ()):
-            tally = self.pair(node, partner)
-            if tally is not None:
-                yield partner, tally
+        return self.partners.get(node, _NOBODY).items()
 
     @cached_property
-    def group_passes(self) -> dict[str, list[tuple[str, ...]]]:
-        """Node to the groups that passed with it."""
-        found: dict[str, list[tuple[str, ...]]] = {}
+    def group_passes(self) -> dict[str, tuple[int, int]]:
+        """Node to how many groups passed with it: (across units, within its own)."""
+        found: dict[str, tuple[int, int]] = {}
         for members, tally in self.groups.items():
             if tally.answered and tally.lead < 0:
+                alone = self.within(members)
                 for name in members:
-                    found.setdefault(name, []).append(members)
+                    across, within = found.get(name, (0, 0))
+                    found[name] = (across + (not alone), within + alone)
+        return found
+
+    def within(self, members: tuple[str, ...]) -> bool:
+        """All of one unit."""
+        return len({self.units[name] for name in members}) == 1
+
+    @cached_property
+    def failing_across(self) -> dict[str, int]:
+        """Unit to how many pairs of its nodes with those of other units fail."""
+        found: dict[str, int] = {}
+        for units, pairs in self.crossing_pairs.items():
+            count = sum(1 for pair in pairs if self.pairs[pair].lead > 0)
+            for unit in units if count else ():
+                found[unit] = found.get(unit, 0) + count
         return found
 
     @cached_property

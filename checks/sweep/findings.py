@@ -33,12 +33,8 @@ def _grown(view: View) -> Bad:
         for unit in topology.units:
             shown = view.bad_leaf(unit) if unit not in bad.dark else None
             if shown is not None and (shown[0] or unit not in bad.cut_off):
-                return replace(
-                    bad,
-                    cut_off=bad.cut_off | {unit},
-                    dark=bad.dark | {unit} if shown[0] else bad.dark,
-                    unit_paths=frozenset(pair for pair in bad.unit_paths if unit not in pair),
-                )
+                dark = bad.dark | {unit} if shown[0] else bad.dark
+                return replace(bad.without(unit), cut_off=bad.cut_off | {unit}, dark=dark)
     pending = leaf_pending(view)
     blamed = set()
     for name in evidence.partners:
@@ -83,6 +79,8 @@ def leaf_pending(view: View) -> dict[str, list[str]]:
     pending = {}
     for unit, members in view.topology.units.items():
         if len(members) < LEAF_LEAST or unit in view.bad.cut_off:
+            continue
+        if view.evidence.failing_across.get(unit, 0) < LEAF_LEAST:
             continue
         across = view.across(unit)
         if len(across.failing) >= LEAF_LEAST and len(across.leads) < enough(len(members)):

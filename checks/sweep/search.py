@@ -230,4 +230,4 @@ def _disjoint(groups: Iterable[tuple[str, ...]], purpose: str, view: View) -> It
         if not used & set(members):
             used |= set(members)
             kind: Kind = "pair" if len(members) == 2 else "group"
-            yield Run(members, kind, purpose, alltoall=len(members) > 2 and not view.within(members))
+            yield Run(members, kind, purpose, alltoall=len(members) > 2 and not view.evidence.within(members))

@@ -54,14 +54,18 @@ class Topology:
     """False when nothing is known, and units mean nothing."""
 
     def unit(self, node: str) -> str:
-        return self.nodes[node].unit
+        return self.unit_of[node]
+
+    @cached_property
+    def unit_of(self) -> dict[str, str]:
+        return {name: place.unit for name, place in self.nodes.items()}
 
     @cached_property
     def units(self) -> dict[str, tuple[str, ...]]:
         """Unit to its nodes, both in order."""
         found: dict[str, list[str]] = {}
-        for name, place in self.nodes.items():
-            found.setdefault(place.unit, []).append(name)
+        for name, unit in self.unit_of.items():
+            found.setdefault(unit, []).append(name)
         return {unit: tuple(names) for unit, names in found.items()}
 
     def leaf(self, unit: str, rail: int | None = None) -> str:

@@ -124,19 +124,15 @@ class View:
         for name in self.topology.nodes:
             if name in self.bad.nodes or self.units[name] in self.bad.dark:
                 continue
-            within = sum(self.within(members) for members in self.evidence.group_passes.get(name, ()))
-            passes, fails = [len(self.evidence.group_passes.get(name, ())) - within, within], [0, 0]
+            passes, fails = [*self.evidence.group_passes.get(name, (0, 0))], [0, 0]
             for partner, tally in self.evidence.of(name):
                 inside = self.units[partner] == self.units[name]
                 passes[inside] += tally.passes
-                fails[inside] += 0 if self.explained(name, partner) else tally.fails
+                if tally.fails and not self.explained(name, partner):
+                    fails[inside] += tally.fails
             if passes[True] > fails[True] or (any(passes) and sum(passes) >= sum(fails)):
                 found.add(name)
         return frozenset(found)
-
-    def within(self, members: tuple[str, ...]) -> bool:
-        """All of one unit."""
-        return len({self.units[name] for name in members}) == 1
 
     def votes(self, node: str) -> Votes:
         """For and against one node, within its unit and across."""
@@ -146,11 +142,9 @@ class View:
 
     def _count(self, node: str) -> Votes:
         votes, unit = Votes(), self.units[node]
-        for members in self.evidence.group_passes.get(node, ()):
-            if self.within(members):
-                votes.inside -= 1
-            else:
-                votes.across -= 1
+        across, within = self.evidence.group_passes.get(node, (0, 0))
+        votes.across -= across
+        votes.inside -= within
         for partner, tally in self.evidence.of(node):
             if partner not in self.good or self.explained(node, partner, beside=node):
                 continue
@@ -167,14 +161,11 @@ class View:
     # -- leaves and paths --------------------------------------------------------------------------------
 
     def across(self, unit: str) -> Across:
-        """What came of its nodes beside good nodes of other units; paths to it explain nothing here, a bad
-        leaf would explain those."""
+        """What came of its nodes beside good nodes of other units; that its leaf or a path to it is bad
+        explains nothing here."""
         if unit not in self._across:
             found = Across()
-            paths = frozenset(p for p in self.bad.unit_paths if unit not in p)
-            view = (
-                self if paths == self.bad.unit_paths else View(self.evidence, replace_paths(self.bad, paths))
-            )
+            view = View(self.evidence, self.bad.without(unit))
             for name in self.topology.units[unit]:
                 for partner, tally in self.evidence.of(name):
                     if self.units[partner] == unit or partner not in self.good or not tally.answered:
@@ -191,13 +182,16 @@ class View:
         themselves. Not caught: a unit with fewer than three nodes, and two units that only fail with each
         other (a path).
         """
+        if self.evidence.failing_across.get(unit, 0) < LEAF_LEAST:
+            return None
         members = self.topology.units[unit]
         across = self.across(unit)
         if len(across.leads) < enough(len(members)) or len(across.failing) < LEAF_SHARE * len(across.leads):
             return None
         within = [self.evidence.inside(name) for name in members]
-        failed, passed = sum(1 for f, _ in within if f), sum(1 for _, p in within if p)
-        if failed >= LEAF_LEAST and passed <= (1 - LEAF_SHARE) * (failed + passed):
+        failed, passed = sum(f for f, _ in within), sum(p for _, p in within)
+        several = sum(1 for f, _ in within if f) >= LEAF_LEAST
+        if several and passed <= (1 - LEAF_SHARE) * (failed + passed):
             return True, tuple(across.runs)
         opponents = {
             self.units[partner]
@@ -226,7 +220,3 @@ class View:
 def enough(members: int) -> int:
     """So many nodes of a unit must be tried across before its leaf is named."""
     return max(LEAF_LEAST, min(members, LEAF_NODES))
-
-
-def replace_paths(bad: Bad, paths: frozenset[Pair]) -> Bad:
-    return Bad(bad.nodes, bad.cut_off, bad.dark, paths, bad.node_paths)
