@@ -51,11 +51,14 @@ ALL = (
     _framed("fleet", "cost and lag as the fleet grows to 12,500 nodes"),
     _framed("memory", "memory by 1,000 nodes"),
     Benchmark(
+        "scrape", "what a scrape costs a worker", ("bench.scrape",), ("bench.scrape", "--nodes", "500")
+    ),
+    Benchmark(
         "attribution", "one attempt of 10,000 nodes", ("bench.attribution", "--only", "one_large_attempt"),
         ("bench.attribution", "--only", "one_large_attempt"),
     ),
     Benchmark(
-        "e2e", "raw record to action, by stage, beside three plain hops", ("bench.e2e", "--samples", "200"),
+        "e2e", "raw record to action, by stage, beside three plain hops", ("bench.e2e", "--samples", "150"),
         ("bench.e2e", "--samples", "20", "--rate", "100"),
     ),
     _framed("bursts", "20,000 ports at once; 100,000 lines of one job beside quiet ones"),
@@ -71,7 +74,7 @@ ALL = (
     ),
     Benchmark(
         "collectors", "the agent: latency, an idle node",
-        ("bench.collectors", "latency", "idle", "--seconds", "40"),
+        ("bench.collectors", "latency", "idle", "--seconds", "30"),
         ("bench.collectors", "idle", "--seconds", "5"), needs="root",
     ),
 )  # fmt: skip

@@ -140,7 +140,7 @@ async def _storm(made: Pipeline, lines: int, seconds: float) -> float:
 async def run(quick: bool) -> list[Row]:
     return [
         *(await ports(100 if quick else 2500)),
-        *(await logs(*((50, 2000, 3.0) if quick else (1000, 100_000, 20.0)))),
+        *(await logs(*((50, 2000, 3.0) if quick else (1000, 100_000, 15.0)))),
     ]
 
 

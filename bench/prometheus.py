@@ -4,9 +4,9 @@
 
 A real Prometheus scrapes an exporter that serves what node_exporter does (`node_infiniband_state_id`) every
 15 s and has one rule, `for: 1m`, evaluated every 15 s; it is asked each 100 ms whether the alert fires. At
-the same moment the transition is handed to a producer, as a collector does that hears of it by netlink, with
-real workers behind. Two outages: one of 12 s, which ends a job under NCCL 2.21, and one that lasts. `--quick`
-has all times at a tenth. Needs the `prometheus` program; without it only ours are told.
+the same moment the transitions are handed to a producer, as a collector does that hears of them by netlink,
+with real workers behind. Two outages begin together: one of 12 s, which ends a job under NCCL 2.21, and one
+that lasts. `--quick` has all times at a tenth. Needs the `prometheus` program; without it only ours are told.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ from topics.events import Event
 from topics.payloads import IbPort
 
 SHORT_S = 12.0
+NODES = {"short": "node-07", "lasting": "node-08"}
+"""Device that the exporter names -> node that our probe names."""
+
 PHASE = 0.4
 """Where between two scrapes the outage begins: neither the best case nor the worst."""
 
@@ -46,10 +49,10 @@ class Times:
 
 
 class Exporter:
-    """One port's state as node_exporter's infiniband collector tells it: 4 is ACTIVE, 1 is DOWN."""
+    """States of two ports as node_exporter's infiniband collector tells them: 4 is ACTIVE, 1 is DOWN."""
 
     def __init__(self) -> None:
-        self.state = 4
+        self.states = {"short": 4, "lasting": 4}
         self.scraped = threading.Event()
 
 
@@ -59,7 +62,10 @@ def exporter() -> Iterator[tuple[Exporter, int]]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = f'node_infiniband_state_id{{device="mlx5_3",port="1"}} {port.state}\n'.encode()
+            told = (
+                f'node_infiniband_state_id{{device="{d}",port="1"}} {s}\n' for d, s in port.states.items()
+            )
+            body = "".join(told).encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))
@@ -112,44 +118,42 @@ def _ms(seconds: float) -> str:
     return f"{round(seconds * 1000)}ms"
 
 
-def firing(url: str) -> bool:
+def firing(url: str) -> set[str]:
+    """Devices whose alert fires."""
     try:
         with urllib.request.urlopen(f"{url}/api/v1/alerts", timeout=2) as answer:  # noqa: S310 - loopback
             alerts = json.load(answer)["data"]["alerts"]
     except OSError:
-        return False
-    return any(a["state"] == "firing" for a in alerts)
+        return set()
+    return {a["labels"]["device"] for a in alerts if a["state"] == "firing"}
 
 
-async def outage(
-    port: Exporter, url: str | None, times: Times, probes: Probes, node: str, seconds: float | None
-) -> tuple[float | None, float, float]:
-    """Seconds until Prometheus fires (None: not at all), until our signal, until our action."""
+async def watched(
+    port: Exporter, url: str | None, times: Times, probes: Probes, short_s: float
+) -> tuple[dict[str, float], float]:
+    """Both ports go down at once, one for `short_s`: device -> seconds until its alert fires, and when it
+    all began."""
     if url is not None:
         port.scraped.clear()
         await asyncio.to_thread(port.scraped.wait, times.scrape * 4 + 20)
         await asyncio.sleep(times.scrape * PHASE)
-    now = time.time_ns()
-    begun = time.perf_counter()
-    port.state = 1
-    await probes.send(port_down(node, now))
-    told: float | None = None
-    patience = times.hold + 3 * times.scrape if seconds is None else seconds + 2.5 * times.scrape
-    while url is not None and time.perf_counter() - begun < patience and told is None:
-        if seconds is not None and port.state == 1 and time.perf_counter() - begun >= seconds:
-            port.state = 4
-            await probes.send(_back(node, time.time_ns()))
-        if await asyncio.to_thread(firing, url):
-            told = time.perf_counter() - begun
+    begun, now = time.perf_counter(), time.time_ns()
+    port.states = dict.fromkeys(port.states, 1)
+    await probes.send(*(port_down(NODES[device], now) for device in port.states))
+    fired: dict[str, float] = {}
+    patience = times.hold + 3 * times.scrape if url is not None else short_s + 1
+    while (passed := time.perf_counter() - begun) < patience and "lasting" not in fired:
+        if passed >= short_s and port.states["short"] == 1:
+            port.states["short"] = 4
+            await probes.send(_back(NODES["short"], time.time_ns()))
+        if url is not None:
+            for device in await asyncio.to_thread(firing, url):
+                fired.setdefault(device, time.perf_counter() - begun)
         await asyncio.sleep(0.1)
     async with asyncio.timeout(30):
-        while node not in probes.seen["actions"]:  # noqa: ASYNC110 - a topic tells nobody
+        while not set(NODES.values()) <= set(probes.seen["actions"]):  # noqa: ASYNC110 - a topic tells nobody
             await asyncio.sleep(0.05)
-    if port.state == 1:
-        port.state = 4
-        await probes.send(_back(node, time.time_ns()))
-    signal, action = (probes.seen[topic][node] - begun for topic in ("signals", "actions"))
-    return told, signal, action
+    return fired, begun
 
 
 def _back(node: str, now: int) -> Event[Any]:
@@ -174,22 +178,21 @@ async def run(quick: bool) -> list[Row]:
         await made.worker("streams")
         await made.worker("correlator")
         probes = await stack.enter_async_context(Probes(made, "signals", "actions"))
-        for node, seconds in (("node-07", short), ("node-08", None)):
-            # a budget of half a second in the quick run: its outage lasts a tenth, too
-            version = "2.12.12" if quick else "2.21.5"
+        # a budget of half a second in the quick run: its outage lasts a tenth, too
+        version = "2.12.12" if quick else "2.21.5"
+        for node in NODES.values():
             await probes.send(*job_on(node, f"job-{node}", time.time_ns(), version))
-            await asyncio.sleep(2)
-            fired, signal, action = await outage(port, url, times, probes, node, seconds)
-            what = f"outage of {seconds:g} s" if seconds is not None else "outage that lasts"
+        await asyncio.sleep(2)
+        fired, begun = await watched(port, url, times, probes, short)
+        for device, what in (("short", f"outage of {short:g} s"), ("lasting", "outage that lasts")):
+            node = NODES[device]
             rows += [
-                Row(what, "signal after", round(signal, 3), "s"),
-                Row(what, "action after", round(action, 3), "s"),
-                Row(what, beside, round(fired, 1), "s", beside=True)
-                if fired is not None
+                Row(what, "signal after", round(probes.seen["signals"][node] - begun, 3), "s"),
+                Row(what, "action after", round(probes.seen["actions"][node] - begun, 3), "s"),
+                Row(what, beside, round(fired[device], 1), "s", beside=True)
+                if device in fired
                 else Row(what, beside, "not told" if url else "not installed", beside=True),
             ]
-            if url is not None and fired is not None:
-                await asyncio.sleep(times.scrape * 2)
     return rows
 
 

@@ -127,7 +127,7 @@ def rows(name: str, events: int, took: float, cpu: float, beside: bool = False) 
 
 
 async def run(quick: bool) -> list[Row]:
-    size = (50, 10) if quick else (1000, 10)
+    size = (50, 10) if quick else (1000, 7)
     found = await ours(*size)
     found += await rival("plain Faust, a table a signal", sys.executable, "rival_faust.py", *size)
     if QUIX.exists():
