@@ -15,6 +15,7 @@ from checks import suites
 from checks.model import Result
 from checks.runner import Report, Runner
 from checks.settings import PROGRAMS, CheckSettings
+from tests.checks.standins.nvml_report import report
 
 STANDINS = Path(__file__).parent / "standins"
 GPUS = 8
@@ -31,6 +32,7 @@ class FakeNode:
         self.folder = folder
         self.sysfs = folder / "sys"
         self.log = folder / "standins.log"
+        self.report = folder / "nvml.json"
         self._monkeypatch = monkeypatch
         for n in range(GPUS):
             self.add_gpu(n)
@@ -42,7 +44,6 @@ class FakeNode:
             manifest=folder / "manifest.json",
             sysfs_root=self.sysfs,
             tools={
-                "nvml": command("nvml_report"),
                 "gpu_load": (sys.executable, "-S", str(PROGRAMS / "gpu_load.py")),
                 "nvbandwidth": command("nvbandwidth"),
                 "all_reduce_perf": command("all_reduce_perf"),
@@ -61,7 +62,11 @@ class FakeNode:
         self.faults()
 
     def faults(self, **by_tool: Mapping[str, Any]) -> None:
+        """Seed them; a driver that answers is asked so often that its answer lies ready in a file."""
         self._monkeypatch.setenv("STANDIN", json.dumps(by_tool))
+        nvml = dict(by_tool.get("nvml", {}))
+        self.report.write_text(report(nvml))
+        self.with_tool("nvml", command("nvml_report") if "mode" in nvml else ("/bin/cat", str(self.report)))
 
     def set(self, **changed: Any) -> None:
         self.settings = self.settings.model_copy(update=changed)

@@ -500,7 +500,7 @@ async def test_only_errors_of_the_run_itself_count(
     learn(node)
     target = node.gpu(5) / name
     writer = tmp_path / "writer.sh"
-    report = " ".join(command("nvml_report"))
+    report = " ".join(node.settings.tools["nvml"])
     writer.write_text(f"#!/bin/sh\necho '{text}' > {target}\nexec {report}\n")
     node.with_tool("nvml", ("/bin/sh", str(writer)))
     found = await node.run("memory", "pcie")

@@ -32,6 +32,7 @@ class Command:
         self.write()
 
     def write(self, **more: Any) -> None:
+        self.more = more
         told = self.node.settings
         kafka = f'[kafka]\nbootstrap = "127.0.0.1:{free_ports(1)[0]}"\n'
         values: dict[str, Any] = {
@@ -44,6 +45,7 @@ class Command:
         self.file.write_text("\n".join([*parts, "[check.parameters.gemm]", "seconds = 0.02", ""]))
 
     def __call__(self, *arguments: str) -> Result:
+        self.write(**self.more)  # faults may have changed the tools
         return CliRunner().invoke(
             app, ["--config", str(self.file), "check", *arguments], catch_exceptions=False
         )
@@ -219,6 +221,7 @@ def test_thresholds_are_shown_and_tested(command: Command, tmp_path: Path) -> No
 
 def test_a_run_that_must_make_way_ends_its_programs_and_says_aborted(command: Command) -> None:
     command.node.faults(nvbandwidth={"mode": "hang"})
+    command.write()
     process = subprocess.Popen(
         [sys.executable, "-m", "faultwire", "--config", str(command.file), "check", "run", "p2p", "memory", "--print"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ,

@@ -70,7 +70,7 @@ def test_output_that_is_cut_short_is_never_taken_for_something_else(
 
 
 @pytest.mark.parametrize("name", PARSERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(text=st.text(max_size=300))
 def test_noise_is_refused(name: str, text: str) -> None:
     with pytest.raises(UnreadableError):
@@ -91,7 +91,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.parametrize("name", ["nccl_json", "nvbandwidth", "perftest", "dcgm"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(value=JSON)
 def test_json_of_another_shape_is_refused_or_read_as_nothing(name: str, value: Any) -> None:
     titles = {
