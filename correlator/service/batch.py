@@ -10,8 +10,16 @@ from sqlalchemy import Connection, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from correlator.service import schema
-from correlator.service.folds import attempt_key, attempt_row, condition_key, condition_row, node_row
+from correlator.service.folds import (
+    attempt_key,
+    attempt_row,
+    condition_key,
+    condition_row,
+    heard_row,
+    node_row,
+)
 from correlator.service.records import STREAMED, Record, causes_of, named_by
+from correlator.service.samples import Sample
 from topics.derived import Action, Attribution, Health, Signal
 from topics.events import Event
 from topics.payloads import Heartbeat, Job, Placement
@@ -32,9 +40,12 @@ class Written:
     seqs: list[tuple[int, str, Event[Any]]] = field(default_factory=list)
 
 
-def write(db: Connection, records: Sequence[Record], last_seq: int) -> Written:
+def write(
+    db: Connection, records: Sequence[Record], last_seq: int, samples: Sequence[Sample] = ()
+) -> Written:
     """Keep what is new. Must run inside a transaction of the only writer."""
     written = Written()
+    _samples(db, samples)
     fresh = _unseen(db, records)
     written.events = len(fresh)
     _concerns(db, records, written)
@@ -60,6 +71,15 @@ def write(db: Connection, records: Sequence[Record], last_seq: int) -> Written:
         [{"seq": seq, "topic": name, "event": e.id, "time": e.time} for seq, name, e in written.seqs],
     )
     return written
+
+
+def _samples(db: Connection, samples: Sequence[Sample]) -> None:
+    insert_all(db, schema.events, [sample.row() for sample in samples])
+    beats = [sample for sample in samples if sample.collectors is not None]
+    known = {row["key"]: row for row in rows_of(db, schema.nodes, "key", {beat.node for beat in beats})}
+    for beat in beats:
+        known[beat.node] = heard_row(known.get(beat.node), beat.node, beat.time, beat.collectors or "{}")
+    insert_all(db, schema.nodes, list(known.values()), replace=True)
 
 
 def insert_all(

@@ -13,16 +13,18 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+import orjson
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
+from correlator.service.samples import Sample, sample_of
 from correlator.service.settings import ServiceSettings
 from correlator.service.store import EmptiedError, Store, StoreError
 from topics.admin import partitions_of
 from topics.catalog import TOPICS, kafka_name
 from topics.errors import DecodeError
-from topics.events import Event, decode_record
+from topics.events import MAX_RECORD_BYTES, Event, decode_record
 from topics.time import NS_PER_MS, from_seconds
 
 log = logging.getLogger(__name__)
@@ -189,18 +191,22 @@ class KafkaFeed:
         self, found: Mapping[TopicPartition, Sequence[ConsumerRecord[bytes, bytes]]], epoch: int
     ) -> int:
         events: list[tuple[str, Event[Any]]] = []
+        samples: list[Sample] = []
         offsets: dict[tuple[str, int], int] = {}
         for tp, records in found.items():
             topic = self._names[tp.topic]
             for record in records:
-                events += ((topic, event) for event in self._events_of(record.value))
+                value = record.value
+                if topic in SAMPLED and value is not None:
+                    short, value = _samples_of(topic, value)
+                    samples += short
+                if value is not None:
+                    events += ((topic, event) for event in self._events_of(value))
             if records:
                 offsets[topic, tp.partition] = records[-1].offset + 1
-        return self._store.ingest(events, offsets, epoch).events
+        return self._store.ingest(events, offsets, epoch, samples).events
 
-    def _events_of(self, value: bytes | None) -> list[Event[Any]]:
-        if value is None:
-            return []  # a key that a compacted topic forgets
+    def _events_of(self, value: bytes) -> list[Event[Any]]:
         try:
             events, errors = decode_record(value)
         except DecodeError:
@@ -224,3 +230,22 @@ class KafkaFeed:
         for tp, end in (await consumer.end_offsets(list(self._positions))).items():
             lag += max(0, end - await consumer.position(tp))
         self.lag = lag
+
+
+def _samples_of(topic: str, value: bytes) -> tuple[list[Sample], bytes | None]:
+    """The samples of a record, and what else there is in it for the long way; None: nothing."""
+    if len(value) > MAX_RECORD_BYTES:
+        return [], value
+    try:
+        parsed = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return [], value
+    rows = parsed if isinstance(parsed, list) else [parsed]
+    samples, others = [], []
+    for row in rows:
+        sample = sample_of(topic, row)
+        if sample is None:
+            others.append(row)
+        else:
+            samples.append(sample)
+    return samples, orjson.dumps(others) if others else None

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from correlator.service.samples import statuses
 from topics.derived import Action, Attribution, Health, Signal
 from topics.events import Event
 from topics.ids import fact_id
@@ -59,12 +60,8 @@ def node_row(row: Row | None, node: str, event: Event[Any]) -> Row:
             }
         _changed(new, event.time)
     elif isinstance(data, Heartbeat):
-        if new["heard"] is None or event.time > new["heard"]:
-            said = data.model_dump(mode="json", include={"collectors"}, exclude_none=True)["collectors"]
-            for status in said.values():
-                status.pop("last_read", None)
-                status.pop("lag_s", None)
-            new |= {"heard": event.time, "collectors": orjson.dumps(said).decode()}
+        said = data.model_dump(mode="json", include={"collectors"}, exclude_none=True)["collectors"]
+        return heard_row(new, node, event.time, statuses(said))
     elif isinstance(data, Placement):
         if new["placed_time"] is None or (event.time, event.id) > (new["placed_time"], new["placed_id"]):
             placed = data.model_dump(mode="json", exclude_none=True)["attempts"]
@@ -75,6 +72,14 @@ def node_row(row: Row | None, node: str, event: Event[Any]) -> Row:
             }
     else:
         _changed(new, event.time)
+    return new
+
+
+def heard_row(row: Row | None, node: str, time: int, collectors: str) -> Row:
+    """After a heartbeat."""
+    new = {"key": node, **NODE} if row is None else dict(row)
+    if new["heard"] is None or (time, collectors) > (new["heard"], new["collectors"]):
+        new |= {"heard": time, "collectors": collectors}
     return new
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from correlator.service.samples import KINDS
 from topics.catalog import TOPICS
 from topics.control import Audit
 from topics.derived import Action, Attribution, Health, Signal
 from topics.errors import DecodeError
 from topics.events import Event, encode, source_parts
 from topics.payloads import Aer, Log
-
-SAMPLES: Final = frozenset({"gpu", "heartbeat", "throttle", "nvlink"})
-"""Kinds that come in full every few seconds; a correctable AER count is one, too."""
 
 LEFT_OUT: Final = frozenset({"tick", "dead_letter", "undertaking"})
 """Kinds that say nothing to people: timers, unreadable records, notes of controllers to themselves."""
@@ -95,7 +93,7 @@ def node_of(topic: str, event: Event[Any]) -> str | None:
 
 def is_sample(event: Event[Any]) -> bool:
     data = event.data
-    return event.kind in SAMPLES or (
+    return event.kind in KINDS or (
         isinstance(data, Aer) and data.severity == "correctable" and data.recovery is None
     )
 

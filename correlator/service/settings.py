@@ -31,7 +31,7 @@ class ServiceSettings(BaseModel):
     in the XDG state folder."""
     keep_days: float = Field(default=30.0, gt=0)
     """Events, attempts and conditions older than this are dropped from the store."""
-    keep_samples_s: float = Field(default=6 * 3600.0, gt=0)
+    keep_samples_s: float = Field(default=1800.0, gt=0)
     """Full samples (GPU counters, heartbeats, throttle reasons, NVLink counters) that nothing cites are
     dropped after this."""
     prune_interval_s: float = Field(default=600.0, gt=0)

@@ -10,7 +10,7 @@ import fcntl
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
@@ -34,6 +34,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from correlator.service import schema
 from correlator.service.batch import Written, insert_all, write
 from correlator.service.records import record_of
+from correlator.service.samples import Sample
 from topics.events import Event
 from topics.time import NS_PER_US
 
@@ -131,10 +132,12 @@ class Store:
         events: Iterable[tuple[str, Event[Any]]],
         offsets: Offsets | None = None,
         epoch: int | None = None,
+        samples: Sequence[Sample] = (),
     ) -> Written:
         """Keep `(topic, event)`s, and with them how far their topics have been read: one transaction.
 
-        The order does not matter, nor how often an event comes. Raises `StoreError`, and `EmptiedError` when
+        The order does not matter, nor how often an event comes. `samples` are events on their short way
+        (`correlator.service.samples`). Raises `StoreError`, and `EmptiedError` when
         `epoch` is given and the store was emptied since: those offsets hold no more.
         """
         records = [r for topic, event in events if (r := record_of(topic, event)) is not None]
@@ -143,7 +146,7 @@ class Store:
                 raise EmptiedError("emptied meanwhile")
             try:
                 with self._engine.begin() as db:
-                    written = write(db, records, self.last_seq)
+                    written = write(db, records, self.last_seq, samples)
                     rows = [{"topic": t, "partition": p, "next": n} for (t, p), n in (offsets or {}).items()]
                     insert_all(db, schema.offsets, rows, replace=True)
             except DBAPIError as exc:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, select
 from correlator.explain import describe
 from correlator.service import schema
 from correlator.service.views.common import body_of, stamp, without_nones
+from topics.errors import DecodeError
 from topics.events import decode
 
 DEPTH: Final = 6
@@ -40,7 +41,11 @@ def _event(db: Connection, event_id: str) -> Any | None:
 
 
 def _told(row: Any) -> dict[str, Any]:
-    event = decode(row.body.encode())
+    try:
+        event = decode(row.body.encode())
+    except DecodeError as exc:  # samples come in unchecked
+        told = {"id": row.id, "topic": row.topic, "kind": row.kind, "time": stamp(row.time), "node": row.node}
+        return {**told, "title": f"{row.kind} that can't be read: {exc}", "event": body_of(row.body)}
     userspace = getattr(event.data, "written_by", None) == "userspace"
     note = "written by a program, not the kernel" if userspace else ("drill" if event.drill else None)
     return without_nones(

@@ -15,6 +15,7 @@ from sqlalchemy import select
 
 from correlator.service import schema
 from correlator.service.folds import condition_row
+from correlator.service.samples import sample_of
 from correlator.service.store import EmptiedError, Store, StoreError
 from correlator.service.views import chain, fleet, jobs, nodes, overview, timeline
 from tests.correlator.service.builders import (
@@ -32,6 +33,7 @@ from tests.correlator.service.builders import (
     signal,
     verdict,
 )
+from topics.events import to_dict
 
 STORY: Told = [
     health("node-2", "suspect", "healthy", 40, id="z"),
@@ -106,6 +108,7 @@ def test_a_whole_incident_gives_the_same_replies_shuffled_and_doubled() -> None:
     assert filled(mixed, 5) == filled(list(told))
 
 
+@settings(deadline=None)
 @given(st.permutations([signal("n", "open", 1, level="a"), signal("n", "changed", 2, revision=1, level="b"),
                         signal("n", "cleared", 3, revision=2)]))  # fmt: skip
 def test_the_end_of_a_condition_keeps_the_last_level_that_was_passed(told: Told) -> None:
@@ -232,3 +235,30 @@ def test_an_event_re_keyed_for_an_attempt_is_the_same_event(store: Store) -> Non
         kept = db.execute(select(schema.events)).one()
     assert orjson.loads(kept.body) == orjson.loads(topics[event.id].model_dump_json(exclude_none=True))
     assert kept.topic == "signals"
+
+
+def test_a_sample_on_its_short_way_is_the_event_that_it_is(store: Store) -> None:
+    told = [heartbeat("n", 3, kmsg="ok"), heartbeat("n", 5, kmsg="failed"), heartbeat("n", 4)]
+    short = [sample_of(topic, to_dict(event)) for topic, event in told]
+    store.ingest([], samples=[s for s in short if s is not None])
+    assert said(store) == filled(told[::-1])
+
+
+@pytest.mark.parametrize(
+    "raw", [7, None, {}, {"type": "faultwire.gpu.v1"}, {**to_dict(heartbeat("n", 1)[1]), "time": "now"},
+            {**to_dict(heartbeat("n", 1)[1]), "data": 5}, to_dict(signal("n", "open", 1)[1])],
+)  # fmt: skip
+def test_what_is_no_sample_takes_the_long_way(raw: object) -> None:
+    assert sample_of("raw.node", raw) is None
+
+
+def test_a_sample_that_can_not_be_read_is_shown_as_it_is(store: Store) -> None:
+    odd = sample_of("raw.node", {**to_dict(heartbeat("n", 1)[1]), "data": {"collectors": [], "odd": True}})
+    assert odd is not None
+    store.ingest([], samples=[odd])
+    with store.read() as db:
+        told = chain.chain(db, odd.id)
+        assert nodes.node(db, "n", at(1)) is not None
+    assert told is not None
+    assert "can't be read" in told["title"]
+    assert told["event"]["data"]["odd"]
