@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from hashlib import blake2b
+from operator import is_
 from typing import Final
 
 from correlator.attribution.case import Case
@@ -50,6 +51,9 @@ def _apply(name: str, kind: str, body: Body, case: Case, fired: list[str]) -> Ca
     symptoms = body(case)
     if symptoms is None:
         return case
+    symptoms = tuple(symptoms)
+    if len(symptoms) == len(case.symptoms) and all(map(is_, symptoms, case.symptoms)):
+        return case  # most rules have nothing to say most of the time, and symptoms are in order already
     after = case.with_symptoms(symptoms)
     if after.symptoms == case.symptoms:
         return case

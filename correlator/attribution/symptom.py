@@ -7,7 +7,7 @@ more than its parts. Times are nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
 from topics import derived
@@ -92,13 +92,20 @@ class Symptom:
         return (self.node or "", self.entity or "")
 
     def but(self, **changes: Any) -> Symptom:
-        return replace(self, **changes)
+        """A changed copy. Rules make very many of them, so this is done without `dataclasses.replace`."""
+        names = changes.keys()
+        if not names <= _NAMES:
+            raise TypeError(f"a symptom has no {', '.join(sorted(names - _NAMES))}")
+        copy = object.__new__(Symptom)
+        for name, read, write in _FIELDS:
+            write(copy, changes[name] if name in changes else read(self))
+        return copy
 
     def demote(self, by: str, reason: str) -> Symptom:
         """Lowered to `interesting`. The first to do so is remembered."""
         if self.demoted_by is not None:
             return self
-        return replace(self, demoted_by=by, reason=reason)
+        return self.but(demoted_by=by, reason=reason)
 
     def sort_key(self) -> tuple[Any, ...]:
         return (
@@ -126,3 +133,13 @@ class Symptom:
             reason=self.reason,
             evidence=sorted(self.evidence)[:MAX_EVIDENCE],
         )
+
+
+def _accessors() -> tuple[tuple[str, Any, Any], ...]:
+    """(name, read, write) of each field: the slots themselves, which the freezing does not stand before."""
+    slots = ((f.name, Symptom.__dict__[f.name]) for f in fields(Symptom))
+    return tuple((name, slot.__get__, slot.__set__) for name, slot in slots)
+
+
+_FIELDS: Final = _accessors()
+_NAMES: Final = frozenset(name for name, _, _ in _FIELDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, Final, Literal
 
 from correlator.evidence.jobrecord import ENDED
@@ -70,12 +71,16 @@ class AttemptView:
 
     def spans(self, signal: str) -> list[tuple[str, str, Span]]:
         """(node, entity, span) of one signal, in order of names and starts."""
-        return [
-            (key[1], key[2], spans.by_since[which])
-            for key, spans in sorted(self.store.spans.items())
-            if key[0] == signal
-            for which in sorted(spans.by_since)
-        ]
+        return self._spans.get(signal, [])
+
+    @cached_property
+    def _spans(self) -> dict[str, list[tuple[str, str, Span]]]:
+        """Sorted once: rules ask signal by signal, and a wide attempt has spans of thousands of ports."""
+        found: dict[str, list[tuple[str, str, Span]]] = {}
+        for key, spans in sorted(self.store.spans.items(), key=itemgetter(0)):
+            told = ((key[1], key[2], spans.by_since[which]) for which in sorted(spans.by_since))
+            found.setdefault(key[0], []).extend(told)
+        return found
 
     @cached_property
     def signal_names(self) -> frozenset[str]:
