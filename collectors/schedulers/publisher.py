@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import count, groupby
 from typing import Any, Final, TypeVar
@@ -41,12 +43,25 @@ class RawPublisher:
         self._prefix = prefix
         self._options = dict(options or {})
         self._producer: AIOKafkaProducer | None = None
+        self.heard: int | None = None
+        """When we were last told what a scheduler says, be it nothing new (ns)."""
+        self.published: Counter[str] = Counter()
+        """Acknowledged events by kind."""
+        self.waiting = 0
+        """Records of this moment that the broker has not acknowledged."""
+        self.failures = 0
+        """Tries that the broker did not take."""
 
     async def publish(self, events: Iterable[Event[Any]]) -> None:
         """Returns when all are acknowledged, however long the broker is away."""
-        records = list(_records(events))
+        told = list(events)
+        self.heard = time.time_ns()
+        records = list(_records(told))
         if records:
+            self.waiting = len(records)
             await self._until_done(lambda: self._send(records), f"{len(records)} records wait")
+            self.waiting = 0
+            self.published.update(event.kind for event in told)
 
     async def recall(self) -> list[Event[Any]]:
         """What was published so far, in the order of each partition: what a restarted connector knows."""
@@ -65,6 +80,7 @@ class RawPublisher:
             try:
                 return await attempt()
             except (KafkaError, OSError) as exc:
+                self.failures += 1
                 pause = BACKOFF_S[min(tries, len(BACKOFF_S) - 1)]
                 log.warning("%s for the broker, again in %.1f s: %s", what, pause, exc)
                 await self.close()

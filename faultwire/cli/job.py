@@ -135,6 +135,10 @@ def watch(
         Path | None, typer.Option(help="[default: the pod's service account, else ~/.kube/config]")
     ] = None,
     selector: Annotated[str | None, typer.Option(help="Only pods with these labels.")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Serve Prometheus metrics here, on loopback.", min=0, max=65535)
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(help="Where else, for --metrics-port.")] = "127.0.0.1",
     bootstrap: Bootstrap = None,
 ) -> None:
     """Publish who runs where, from a scheduler, until stopped. One a cluster is enough."""
@@ -145,6 +149,15 @@ def watch(
 
     publisher = RawPublisher(told.kafka.bootstrap, told.kafka.prefix, told.kafka.options)
     book = JobBook(told.cluster, scheduler)
+    if scheduler not in {"slurm", "kubernetes"}:
+        fail(f"{scheduler}: slurm or kubernetes", BAD_INPUT)
+    if metrics_port is not None:
+        from collectors.schedulers.metrics import ConnectorMetrics
+
+        try:
+            ConnectorMetrics(scheduler, publisher).serve(metrics_host, metrics_port)
+        except OSError as exc:
+            fail(f"{metrics_host}:{metrics_port}: {exc.strerror or exc}", BAD_INPUT)
     if scheduler == "kubernetes":
         from collectors.schedulers.kubernetes.attempts import PodTracker
         from collectors.schedulers.kubernetes.connector import KubernetesConnector, connect
@@ -153,8 +166,6 @@ def watch(
             KubernetesConnector(connect(kubeconfig), PodTracker(book), publisher, selector).run()
         )
         return
-    if scheduler != "slurm":
-        fail(f"{scheduler}: slurm or kubernetes", BAD_INPUT)
 
     from collectors.schedulers.slurm.attempts import AttemptTracker
     from collectors.schedulers.slurm.connector import SlurmConnector

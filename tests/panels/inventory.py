@@ -16,6 +16,8 @@ from checks.metrics import registry as checks_registry
 from checks.model import Metric as Measured
 from checks.model import Outcome, Result
 from collectors.metrics import AgentMetrics
+from collectors.schedulers.metrics import ConnectorMetrics
+from collectors.schedulers.publisher import RawPublisher
 from controllers.metrics import ControllerMetrics
 from correlator.metrics import VerdictMetrics
 from correlator.processor import JobProcessor
@@ -65,6 +67,7 @@ def processes(folder: Path) -> dict[str, list[Found]]:
             "streams and correlator": _families(streams),
             "streams": _families(fleet),
             "correlator": _families(VerdictMetrics(JobProcessor()).collect()),
+            "job watch": _families(ConnectorMetrics("slurm", RawPublisher("127.0.0.1:9")).collect()),
             "control": _wrapped(ControllerMetrics("slurm").registry),
             "serve": sorted([*_wrapped(service), *_families(service.collect())], key=lambda f: f.name),
             "check": _wrapped(checks_registry([Result("c", "manual", 0, 1, outcome)])),
