@@ -105,14 +105,14 @@ class Evidence:
 
     @cached_property
     def group_passes(self) -> dict[str, tuple[int, int]]:
-        """Node to how many groups passed with it: (across units, within its own)."""
+        """Node to how often groups passed with it: (across units, within its own)."""
         found: dict[str, tuple[int, int]] = {}
         for members, tally in self.groups.items():
             if tally.answered and tally.lead < 0:
                 alone = self.within(members)
                 for name in members:
                     across, within = found.get(name, (0, 0))
-                    found[name] = (across + (not alone), within + alone)
+                    found[name] = (across - tally.lead * (not alone), within - tally.lead * alone)
         return found
 
     def within(self, members: tuple[str, ...]) -> bool:

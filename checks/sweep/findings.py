@@ -137,7 +137,8 @@ def rails_of(evidence: Evidence, names: Iterable[str], partners: frozenset[str])
                 for rail, good in result.rails.items():
                     votes.setdefault(rail, []).append(-1 if good else 1)
     leads = {rail: sum(given) for rail, given in votes.items()}
-    if len(runs) < RAIL_RUNS or (len(runs) < RAIL_RUNS + 3 and 0 in leads.values()):
+    unclear = 0 in leads.values() or all(lead < 0 for lead in leads.values())
+    if len(runs) < RAIL_RUNS or (unclear and len(runs) < RAIL_RUNS + 3):
         return None
     return leads
 

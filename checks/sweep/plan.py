@@ -27,11 +27,11 @@ def screen(topology: Topology, most: int = 64) -> tuple[tuple[Run, ...], ...]:
         )
     units = [list(names) for names in topology.units.values()]
     alone = [names[0] for names in units if len(names) == 1]
-    first = [chunk for names in units if len(names) > 1 for chunk in _chunks(names, most)]
-    first += _chunks(alone, most) if len(alone) > 1 else []
+    first = [chunk for names in units if len(names) > 1 for chunk in chunks(names, most)]
+    first += chunks(alone, most) if len(alone) > 1 else []
     rows = [names for names in units if len(names) > 1] or [nodes]
     if len(rows) == 1 or len(rows) > most:  # nothing to cut across, or stripes would be too long
-        rows = _chunks(nodes, max(2, math.isqrt(len(nodes))))
+        rows = chunks(nodes, max(2, math.isqrt(len(nodes))))
     second = _stripes(rows, nodes)
     return (
         tuple(Run(tuple(group), "group", "screen: unit") for group in first),
@@ -95,9 +95,9 @@ def _usual(groups: Iterable[Sequence[str]]) -> int:
     return sizes[len(sizes) // 2] if sizes else 1
 
 
-def _chunks(names: Sequence[str], most: int) -> list[list[str]]:
-    """Parts of nearly the same size, none of one node alone unless there is no other."""
-    parts = max(1, math.ceil(len(names) / most))
+def chunks(names: Sequence[str], most: int) -> list[list[str]]:
+    """Parts of nearly the same size, at most `most`; none of one node alone unless there is no other."""
+    parts = max(1, min(math.ceil(len(names) / most), len(names) // 2))
     size, more = divmod(len(names), parts)
     cuts = [n * size + min(n, more) for n in range(parts + 1)]
     return [list(names[a:b]) for a, b in pairwise(cuts) if b > a]

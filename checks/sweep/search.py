@@ -7,7 +7,8 @@ It is a function of the history alone, so a sweep can be replayed, and tests nee
 3. groups that still have no cause: once more; then disjoint pairs of their members, within and across units.
 4. members of failing pairs beside different good partners, until a lead of votes decides; other pairs
    between the same units where both are good; the rails of what was found bad.
-5. what is left of the failed groups without what was found: they must pass now.
+5. what is left of the failed groups without what was found: they must pass now, and so must nodes for
+   which a single pass speaks.
 
 More than a third failing ends it with a fabric finding. What did not start (`error`) is tried again, and
 never counts.
@@ -80,7 +81,12 @@ def search(state: State, results: Sequence[RunResult] = ()) -> Next | Verdict:
         return conclude(view, suspects)
     if runs := Slots(view, suspects).fill():
         return Next(state, runs)
-    return _wider(state, view, suspects) or _rest(state, view) or conclude(view, suspects)
+    return (
+        _wider(state, view, suspects)
+        or _rest(state, view)
+        or _second_look(state, view)
+        or conclude(view, suspects)
+    )
 
 
 def _screen(state: State, evidence: Evidence) -> tuple[Run, ...]:
@@ -210,6 +216,33 @@ def _rest(state: State, view: View) -> Next | None:
             rests.append(rest)
     runs = tuple(_disjoint(sorted(rests, key=len, reverse=True), REST, view))
     return Next(state, runs) if runs else None
+
+
+def _second_look(state: State, view: View) -> Next | None:
+    """Nodes for which a single pass speaks, which may have been wrong: together with others of their unit."""
+    evidence, bad = view.evidence, view.bad
+    passes = {n: sum(evidence.group_passes.get(n, (0, 0))) for n in view.topology.nodes}
+    for (one, other), tally in evidence.pairs.items():
+        passes[one] += tally.passes
+        passes[other] += tally.passes
+    left = [n for n in passes if n not in bad.nodes and view.units[n] not in bad.dark]
+    groups = []
+    for members in view.topology.units.values():
+        wanted = [n for n in members if n in left and 0 < passes[n] < 2]
+        beside = [n for n in (*members, *left) if n in view.good and n not in wanted and n in left]
+        if len(wanted) == 1:
+            wanted += [n for n in beside if not view.explained(wanted[0], n)][:1]
+        if len(wanted) > 1:
+            groups += plan.chunks(ordered(wanted, view.topology), state.group_most)
+    fresh = [g for g in map(tuple, groups) if _count(view, g) < 2 * TRIES]
+    runs = tuple(_disjoint(fresh, "a second look", view))
+    return Next(state, runs) if runs else None
+
+
+def _count(view: View, members: tuple[str, ...]) -> int:
+    """How often they were run together."""
+    tally = view.evidence.pair(*members) if len(members) == 2 else view.evidence.groups.get(members)
+    return 0 if tally is None else tally.passes + tally.fails + tally.errors
 
 
 def _without(view: View, members: tuple[str, ...]) -> tuple[str, ...]:

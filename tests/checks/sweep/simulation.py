@@ -92,6 +92,9 @@ class World:
 
     def expected(self) -> frozenset[str] | None:
         """Entities that should be named; None: the network, nobody blamed."""
+        whole = [m for m in self.topology.units.values() if len(m) >= 3 and set(m) <= self.bad_nodes]
+        if len(self.topology.units) > 1 and whole:  # all nodes of a leaf can't be told from the leaf
+            return frozenset({f"leaf/{self.topology.unit(whole[0][0])}"})
         if self.fabric or len(self.bad_nodes) * 3 > len(self.topology.nodes):
             return None
         found = {f"node/{n}" for n in self.nodes}
