@@ -37,6 +37,8 @@ class Written:
     events: int = 0
     visible: bool = False
     """Whether any reply may differ: heartbeats and samples alone change none but coverage."""
+    refused: int = 0
+    """Events that no database could hold."""
     seqs: list[tuple[int, str, Event[Any]]] = field(default_factory=list)
 
 

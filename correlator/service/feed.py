@@ -204,7 +204,9 @@ class KafkaFeed:
                     events += ((topic, event) for event in self._events_of(value))
             if records:
                 offsets[topic, tp.partition] = records[-1].offset + 1
-        return self._store.ingest(events, offsets, epoch, samples).events
+        written = self._store.ingest(events, offsets, epoch, samples)
+        self.unreadable += written.refused
+        return written.events
 
     def _events_of(self, value: bytes) -> list[Event[Any]]:
         try:

@@ -56,11 +56,25 @@ class Record:
         }
 
 
-def record_of(topic: str, event: Event[Any]) -> Record | None:
-    """None for kinds that are not kept. An event that was re-keyed for an attempt becomes again what it was
-    on its own topic, so that both give the same row."""
-    if event.kind in LEFT_OUT:
-        return None
+def is_kept(event: Event[Any]) -> bool:
+    return event.kind not in LEFT_OUT
+
+
+def fits(record: Record) -> bool:
+    """Whether every database can hold what it is found by: the contract bounds neither numbers nor text."""
+    data = record.event.data
+    concerns = record.concerns or ("", 0)
+    numbers = record.attempt, getattr(data, "revision", None), concerns[1]
+    names = record.event.id, record.node, record.job_id, getattr(data, "entity", None), concerns[0]
+    named = (*causes_of(record.event), *(node for node, _ in named_by(record.event)))
+    return all(n is None or abs(n) < 1 << 63 for n in numbers) and not any(
+        name is not None and "\x00" in name for name in (*names, *named)
+    )
+
+
+def record_of(topic: str, event: Event[Any]) -> Record:
+    """What is kept of an event. One that was re-keyed for an attempt becomes again what it was on its own
+    topic, so that both give the same row."""
     concerns = None
     if event.jobid is not None and event.attempt is not None and event.node is not None:
         concerns = (event.jobid, event.attempt)

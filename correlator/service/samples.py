@@ -57,7 +57,7 @@ def sample_of(topic: str, raw: object) -> Sample | None:
     name, time, node, data = (raw.get(k) for k in ("id", "time", "partitionkey", "data"))
     if kind is None or not (isinstance(name, str) and isinstance(time, str) and isinstance(node, str)):
         return None
-    if not isinstance(data, dict):
+    if not isinstance(data, dict) or "\x00" in name or "\x00" in node:
         return None
     try:
         at = parse_rfc3339(time)

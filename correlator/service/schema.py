@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, MetaData, String, Table, Text
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Raised with every change of the tables or of how they are filled: an older store is then made anew."""
 
 metadata: Final = MetaData()
@@ -36,7 +36,7 @@ events = Table(
     Column("time", BigInteger, nullable=False),
     Column("node", String),
     Column("job_id", String),
-    Column("attempt", Integer),
+    Column("attempt", BigInteger),
     Column("sample", Boolean, nullable=False),  # a full sample: dropped early when nothing cites it
     Column("body", Text, nullable=False),
     Index("events_kind", "kind", "time", "id"),
@@ -57,7 +57,7 @@ concerns = Table(
     "concerns",
     metadata,
     Column("job_id", String, primary_key=True),
-    Column("attempt", Integer, primary_key=True),
+    Column("attempt", BigInteger, primary_key=True),
     Column("event", String, primary_key=True),
     Index("concerns_event", "event"),
 )
@@ -104,12 +104,12 @@ conditions = Table(
     Column("threshold", Float),
     Column("window_s", Float),
     Column("level", String),  # the last threshold that was passed; its end passes none
-    Column("level_revision", Integer),
+    Column("level_revision", BigInteger),
     Column("level_time", BigInteger),
     Column("level_event", String),
     Column("drill", Boolean, nullable=False),
-    Column("rank", Integer, nullable=False),  # open 0, changed 1, cleared 2
-    Column("revision", Integer, nullable=False),
+    Column("rank", BigInteger, nullable=False),  # open 0, changed 1, cleared 2
+    Column("revision", BigInteger, nullable=False),
     Column("time", BigInteger, nullable=False),  # of the furthest record
     Column("event", String, nullable=False),
     Index("conditions_open", "open", "node"),
@@ -130,19 +130,19 @@ attempts = Table(
     metadata,
     Column("key", String, primary_key=True),
     Column("job_id", String, nullable=False),
-    Column("attempt", Integer, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
     Column("first", BigInteger, nullable=False),  # its start, or the first time anything spoke of it
     Column("last", BigInteger, nullable=False),
     Column("job_time", BigInteger),
-    Column("job_rank", Integer),
+    Column("job_rank", BigInteger),
     Column("job_event", String),
     Column("name", String),
     Column("scheduler", String),
     Column("state", String),
     Column("started", BigInteger),
     Column("ended", BigInteger),
-    Column("nodes", Integer),
-    Column("verdict_revision", Integer),
+    Column("nodes", BigInteger),
+    Column("verdict_revision", BigInteger),
     Column("verdict_event", String),
     Column("action_interrupts", Boolean),
     Column("action_time", BigInteger),
@@ -158,8 +158,8 @@ verdicts = Table(
     Column("event", String, primary_key=True),
     Column("attempt_key", String, nullable=False),
     Column("job_id", String, nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("revision", Integer, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("revision", BigInteger, nullable=False),
     Column("time", BigInteger, nullable=False),
     Column("domain", String, nullable=False),
     Column("subdomain", String, nullable=False),

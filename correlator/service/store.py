@@ -33,7 +33,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from correlator.service import schema
 from correlator.service.batch import Written, insert_all, write
-from correlator.service.records import record_of
+from correlator.service.records import fits, is_kept, record_of
 from correlator.service.samples import Sample
 from topics.events import Event
 from topics.time import NS_PER_US
@@ -140,7 +140,8 @@ class Store:
         (`correlator.service.samples`). Raises `StoreError`, and `EmptiedError` when
         `epoch` is given and the store was emptied since: those offsets hold no more.
         """
-        records = [r for topic, event in events if (r := record_of(topic, event)) is not None]
+        made = [record_of(topic, event) for topic, event in events if is_kept(event)]
+        records = [record for record in made if fits(record)]
         with self._lock:
             if epoch is not None and epoch != self.epoch:
                 raise EmptiedError("emptied meanwhile")
@@ -153,6 +154,7 @@ class Store:
                 raise StoreError(str(exc.orig)) from exc
             if written.seqs:
                 self.last_seq = written.seqs[-1][0]
+            written.refused = len(made) - len(records)
             self.version += written.visible
             if written.seqs:
                 for listener in tuple(self._listeners):  # under the lock, so that they hear in order

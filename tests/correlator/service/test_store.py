@@ -262,3 +262,17 @@ def test_a_sample_that_can_not_be_read_is_shown_as_it_is(store: Store) -> None:
     assert told is not None
     assert "can't be read" in told["title"]
     assert told["event"]["data"]["odd"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        signal("node-1", "open", 5, since=5, revision=2**70), verdict(5, attempt=2**64, id="odd"),
+        signal("node-1\x00", "open", 5, since=5), signal("node-1", "open", 5, since=5, id="a\x00b"),
+    ],
+)  # fmt: skip
+def test_what_no_database_can_hold_does_not_stop_the_rest(store: Store, odd: tuple[str, Any]) -> None:
+    written = store.ingest([odd, *STORY], {("signals", 0): 9})
+    assert written.refused == 1
+    assert said(store) == EXPECTED
+    assert store.offsets() == {("signals", 0): 9}
