@@ -88,6 +88,8 @@ async def _apart(name: str, nodes: int) -> dict[str, float]:
         sys.executable, "-m", "bench.memory", "--measure", name, str(nodes), stdout=asyncio.subprocess.PIPE
     )
     out, _ = await process.communicate()
+    if process.returncode != 0:
+        raise SystemExit(f"{name} of {nodes} nodes ended with {process.returncode}")
     return {k: float(v) for k, v in json.loads(out).items()}
 
 
