@@ -18,7 +18,7 @@ from collectors.schedulers.book import JobBook
 from collectors.schedulers.kubernetes import reflector
 from collectors.schedulers.kubernetes.attempts import PodTracker
 from collectors.schedulers.kubernetes.connector import KubernetesConnector
-from collectors.schedulers.kubernetes.reflector import PODS, Reflector
+from collectors.schedulers.kubernetes.reflector import Reflector
 from collectors.schedulers.publisher import RawPublisher
 from tests.kafka import Kafka
 from tests.kube_real import ROOT, KubeCluster
@@ -152,14 +152,41 @@ async def test_watches_that_the_server_ends_go_on_where_they_were(
     assert len({e.id for e in events}) == len(events) == 3
 
 
-def test_a_version_from_long_ago_is_gone(kubernetes: KubeCluster) -> None:
-    async def nothing(*_: Any) -> None:
-        """Not called."""
+async def test_history_that_is_gone_is_listed_anew(kubernetes: KubeCluster, train: str) -> None:
+    """The server compacts its history while the watch is away."""
+    api = client.AppsV1Api(kubernetes.admin)
+    seen: list[str] = []
 
+    def revise(name: str) -> None:
+        meta = client.V1ObjectMeta(name=name)
+        body = client.V1ControllerRevision(metadata=meta, revision=1, data={})
+        api.create_namespaced_controller_revision(train, body)
+
+    async def listed(things: list[dict[str, Any]]) -> None:
+        seen.append("listed " + ",".join(sorted(t["metadata"]["name"] for t in things)))
+
+    async def changed(what: str, thing: dict[str, Any]) -> None:
+        seen.append(f"{what} {thing['metadata']['name']}")
+
+    watching = Reflector(kubernetes.admin, "/apis/apps/v1/controllerrevisions", listed, changed)
+    version = await watching._list()
+    revise("one")
+    revise("two")
+    kubernetes.forget_history()  # from "two" on
     with pytest.raises(ApiException) as raised:
-        asyncio.run(Reflector(kubernetes.admin, PODS, nothing, nothing)._watch("1"))
-    kubernetes.admin.rest_client.pool_manager.clear()
+        await asyncio.wait_for(watching._watch(version), 60)
     assert raised.value.status == reflector.GONE
+    task = asyncio.create_task(watching.run())
+    async with asyncio.timeout(60):
+        while "listed one,two" not in seen:  # noqa: ASYNC110  what the watch has seen
+            await asyncio.sleep(0.05)
+        revise("three")
+        while "ADDED three" not in seen:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    kubernetes.admin.rest_client.pool_manager.clear()
+    assert seen == ["listed ", "listed one,two", "ADDED three"]
 
 
 def test_its_account_may_do_nothing_else(account: client.ApiClient, train: str) -> None:
