@@ -57,6 +57,8 @@ def test_a_port_without_a_cable_is_not_down() -> None:
     tally = Tally()
     tally.take([port("DOWN", 0.0)])
     assert down(tally, 100.0) == {}
+    tally.take([port("ACTIVE", 200.0)])  # somebody has plugged one in
+    assert down(tally, 300.0) == {("mlx5_0", "1"): 0.0}
 
 
 def test_xids_are_counted_by_gpu_and_code_and_throttling_by_the_drivers_counter() -> None:
