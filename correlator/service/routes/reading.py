@@ -8,7 +8,9 @@ from fastapi import APIRouter, Depends, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from correlator.service import models
 from correlator.service.auth import require
+from correlator.service.models import described
 from correlator.service.replies import Cursor, Limit, Since, Until, found, reply, when
 from correlator.service.service import Service, service_of
 from correlator.service.views import chain, fleet, jobs, nodes, timeline
@@ -22,13 +24,13 @@ Name = Annotated[str, Path(max_length=512)]
 Asked = Annotated[Service, Depends(service_of)]
 
 
-@router.get("/overview")
+@router.get("/overview", responses=described(models.Overview))
 def get_overview(request: Request, service: Asked) -> Response:
     """Every node with its health and trouble, the latest jobs, and counts."""
     return reply(request, service.overview(), time=format_rfc3339(service.clock()))
 
 
-@router.get("/jobs")
+@router.get("/jobs", responses=described(models.Jobs))
 def get_jobs(
     request: Request,
     service: Asked,
@@ -41,14 +43,16 @@ def get_jobs(
         return reply(request, jobs.jobs(db, limit=limit, cursor=cursor, state=state))
 
 
-@router.get("/jobs/{job_id}/attempts/{attempt}")
+@router.get("/jobs/{job_id}/attempts/{attempt}", responses=described(models.AttemptReply, lookup=True))
 def get_attempt(request: Request, service: Asked, job_id: Name, attempt: Number) -> Response:
     """One attempt: where it runs, on which devices, and how long it survives a dead path."""
     with service.store.read() as db:
         return found(request, jobs.attempt(db, job_id, attempt), f"job {job_id} attempt {attempt}")
 
 
-@router.get("/jobs/{job_id}/attempts/{attempt}/attribution")
+@router.get(
+    "/jobs/{job_id}/attempts/{attempt}/attribution", responses=described(models.Verdicts, lookup=True)
+)
 def get_attribution(request: Request, service: Asked, job_id: Name, attempt: Number) -> Response:
     """All verdict revisions of an attempt, and the last one."""
     with service.store.read() as db:
@@ -56,14 +60,14 @@ def get_attribution(request: Request, service: Asked, job_id: Name, attempt: Num
     return found(request, told, f"a verdict on job {job_id} attempt {attempt}")
 
 
-@router.get("/jobs/{job_id}/attempts/{attempt}/timeline")
+@router.get("/jobs/{job_id}/attempts/{attempt}/timeline", responses=described(models.Timeline, lookup=True))
 def get_timeline(request: Request, service: Asked, job_id: Name, attempt: Number) -> Response:
     """A lane a node: conditions as spans, findings as marks; and the actions that were asked for."""
     with service.store.read() as db:
         return found(request, timeline.timeline(db, job_id, attempt), f"job {job_id} attempt {attempt}")
 
 
-@router.get("/attributions")
+@router.get("/attributions", responses=described(models.Attributions))
 def get_attributions(
     request: Request,
     service: Asked,
@@ -86,7 +90,7 @@ def get_attributions(
     return reply(request, told)
 
 
-@router.get("/nodes/{node}")
+@router.get("/nodes/{node}", responses=described(models.NodeReply, lookup=True))
 def get_node(request: Request, service: Asked, node: Name) -> Response:
     """One node: health, conditions, findings, outages against the windows, jobs."""
     now = service.clock()
@@ -94,14 +98,14 @@ def get_node(request: Request, service: Asked, node: Name) -> Response:
         return found(request, nodes.node(db, node, now), f"node {node}")
 
 
-@router.get("/events/{event_id}")
+@router.get("/events/{event_id}", responses=described(models.Chain, lookup=True))
 def get_event(request: Request, service: Asked, event_id: Name) -> Response:
     """An event, and below it what it rests on, down to the raw record."""
     with service.store.read() as db:
         return found(request, chain.chain(db, event_id), f"event {event_id}")
 
 
-@router.get("/offenders")
+@router.get("/offenders", responses=described(models.Offenders))
 def get_offenders(
     request: Request,
     service: Asked,
@@ -115,14 +119,14 @@ def get_offenders(
     return reply(request, {"items": told.pop("items"), "least": least}, since=told["since"])
 
 
-@router.get("/coverage")
+@router.get("/coverage", responses=described(models.CoverageReply))
 def get_coverage(request: Request, service: Asked) -> Response:
     """Which nodes were heard, when, and how their collectors were."""
     with service.store.read() as db:
         return reply(request, fleet.coverage(db))
 
 
-@router.get("/actions")
+@router.get("/actions", responses=described(models.Actions))
 def get_actions(
     request: Request,
     service: Asked,

@@ -15,7 +15,7 @@ import pytest
 from correlator.service.store import Store, StoreError
 from faultwire.broker.cluster import free_ports
 from tests.correlator.service.builders import at
-from tests.correlator.service.test_store import EXPECTED, STORY, said
+from tests.correlator.service.test_store import STORY, expected, said
 
 USER = "postgres"
 
@@ -73,14 +73,14 @@ def test_replies_are_those_of_sqlite(postgres: str) -> None:
     store = Store(postgres)
     store.ingest(STORY[::-1], {("signals", 0): 5})
     store.ingest(STORY)
-    assert said(store) == EXPECTED
+    assert said(store) == expected()
     store.close()
     again = Store(postgres)
-    assert (said(again), again.offsets()) == (EXPECTED, {("signals", 0): 5})
+    assert (said(again), again.offsets()) == (expected(), {("signals", 0): 5})
     again.prune(at(4000), at(4000))
     again.empty()
     again.ingest(STORY)
-    assert said(again) == EXPECTED
+    assert said(again) == expected()
     again.close()
 
 

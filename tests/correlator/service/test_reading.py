@@ -8,7 +8,9 @@ from typing import Any
 
 import orjson
 import pytest
+from pydantic import BaseModel
 
+from correlator.service import models
 from correlator.service.store import Store
 from tests.correlator.service.builders import (
     JOB,
@@ -323,3 +325,20 @@ async def test_the_api_describes_itself_as_openapi_3_1(store: Store) -> None:
     assert told["openapi"].startswith("3.1")
     described = {path for path in told["paths"] if path.startswith("/v1/")}
     assert {"/v1/overview", "/v1/events/{event_id}", "/v1/stream", "/v1/attributors"} <= described
+
+
+async def test_replies_have_the_shapes_that_the_api_describes(outage: tuple[Store, dict[str, Any]]) -> None:
+    store, label = outage
+    attempt = f"/v1/jobs/{label['job_id']}/attempts/{label['attempt']}"
+    listed = await get(store, "/v1/actions")
+    paths: dict[str, type[BaseModel]] = {
+        "/v1/overview": models.Overview, "/v1/jobs": models.Jobs, attempt: models.AttemptReply,
+        f"{attempt}/attribution": models.Verdicts, f"{attempt}/timeline": models.Timeline,
+        "/v1/attributions": models.Attributions, "/v1/coverage": models.CoverageReply,
+        f"/v1/nodes/{label['culprits'][0]['node']}": models.NodeReply, "/v1/actions": models.Actions,
+        f"/v1/events/{listed['items'][0]['event']['id']}": models.Chain,
+        "/v1/offenders?least=1&since=2020-01-01T00:00:00Z": models.Offenders,
+    }  # fmt: skip
+    async with client(app_of(store)) as asking:
+        for path, model in paths.items():
+            model.model_validate_json((await asking.get(path)).content)
