@@ -127,7 +127,7 @@ def test_links_lead_to_addresses_that_the_page_has() -> None:
         ]
     ]
     assert any("/jobs/" in address for address in addresses)
-    assert {re.match(r"\$\{page\}(/\w+/)", address)[1] for address in addresses} == {"/nodes/", "/jobs/"}  # type: ignore[index]
+    assert {re.match(r"\$\{page:raw\}(/\w+/)", address)[1] for address in addresses} == {"/nodes/", "/jobs/"}  # type: ignore[index]
 
 
 def test_the_rules_do_what_their_tests_say() -> None:
