@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from checks import host, manifest
+from checks.bootstrap import p2p
 from tests.checks.builders import GPUS, FakeNode, command
 
 GENERIC = ("hang", "crash", "partial", "silent", "garbage")
@@ -186,6 +187,14 @@ async def test_when_all_pairs_are_slow_no_gpu_is_blamed(node: FakeNode) -> None:
     result = await node.result("p2p")
     assert result.verdict == "fail"
     assert result.outcome.message == "all 56 pairs are slow, up to 150 GB/s"
+
+
+def test_when_most_gpus_look_slow_none_is_blamed() -> None:
+    cells = {(i, j): 100.0 for i in range(GPUS) for j in range(GPUS) if i != j}
+    slow = {pair for pair in cells if pair not in {(0, 1), (1, 0)}}
+    found = p2p.findings(slow, cells)
+    assert found.gpus == ()
+    assert set(found.pairs) == slow
 
 
 async def test_the_floor_follows_the_links_that_are_up(node: FakeNode) -> None:
@@ -507,6 +516,13 @@ async def test_only_errors_of_the_run_itself_count(
     result = next(r for r in found.results if r.check == "pcie")
     assert result.verdict == verdict, result.outcome
     assert verdict == "pass" or "0000:6b:00.0" in result.outcome.message
+
+
+async def test_errors_of_long_ago_are_history(node: FakeNode) -> None:
+    learn(node)
+    (node.gpu(5) / "aer_dev_fatal").write_text("TOTAL_ERR_FATAL 2\n")
+    (node.gpu(5) / "aer_dev_correctable").write_text("TOTAL_ERR_COR 5000\n")
+    assert (await node.result("pcie")).verdict == "pass"
 
 
 async def test_without_a_manifest_gpus_are_held_to_their_platform(node: FakeNode) -> None:

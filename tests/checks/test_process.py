@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -78,6 +80,16 @@ async def test_a_descendant_in_a_session_of_its_own_is_ended_too(tmp_path: Path)
     )
     await run([*PYTHON, script], 60)
     await gone(await pid_in(tmp_path / "pid"))
+
+
+async def test_one_that_shook_off_group_and_mark_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """It can't be found any more, and holds the pipe."""
+    script = f"setsid env -i /bin/sh -c 'echo $$ > {tmp_path}/pid; exec sleep 600' & "
+    script += f"while [ ! -s {tmp_path}/pid ]; do sleep 0.05; done; echo done"
+    async with asyncio.timeout(60):
+        ran = await run(["/bin/sh", "-c", script], 120)
+    assert (ran.status, ran.output) == (0, "done\n")
+    os.kill(await pid_in(tmp_path / "pid"), signal.SIGKILL)
 
 
 async def test_cancelling_ends_everything_first(tmp_path: Path) -> None:
