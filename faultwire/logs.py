@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TextIO
 
 from topics.time import format_rfc3339
 
-QUIET: Final = ("faust", "mode", "aiokafka", "kafka", "asyncio", "urllib3", "docker")
+QUIET: Final = ("faust", "mode", "aiokafka", "kafka", "asyncio", "urllib3", "docker", "httpx", "httpcore")
 """Libraries that tell at `info` what only their authors need; from `warning` on they are heard."""
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

@@ -12,10 +12,9 @@ failed scrapes (`up` = 0). A gap of the store itself is bridged.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
 from typing import Any, Final
 
 from collectors.stores.metric_events import COLLECTOR, reasons_of, state_name
@@ -32,6 +31,8 @@ MISSED: Final = 3
 UP_AT_LEAST_S: Final = 86_400.0
 """Uptime where nobody tells it: long enough that nothing counts as coming up after a boot."""
 SAME_BOOT_S: Final = 60.0
+EVERY_NS: Final = 60 * NS_PER_S
+"""A node of which nothing changes is told of this often."""
 
 AGENT: Final = "agent"
 UNHEARD: Final = CollectorStatus(status="absent", reason="no sign of life was read, only logs")
@@ -49,9 +50,12 @@ class _Moment:
 
 
 def scrape_ns(times: Sequence[int]) -> int:
-    """The usual time between samples; 60 s where there are too few to tell."""
-    gaps = [b - a for a, b in pairwise(times)]
-    return int(median(gaps)) if gaps else 60 * NS_PER_S
+    """The longest time that usually passes between samples; 60 s where there are too few to tell.
+
+    A node's exporters are scraped each at its own time, so that short and long gaps take turns.
+    """
+    gaps = sorted(b - a for a, b in pairwise(times))
+    return gaps[len(gaps) * 9 // 10] if gaps else 60 * NS_PER_S
 
 
 class Beats:
@@ -71,10 +75,10 @@ class Beats:
         return [self._event(self._span.start, length, _Moment(), None, {**self._collectors, AGENT: UNHEARD})]
 
     def sampled(
-        self, readings: NodeReadings, others: Sequence[int], edges: Edges, every_ns: int = 0
+        self, readings: NodeReadings, others: Sequence[int], edges: Edges, every_ns: int = EVERY_NS
     ) -> list[Event[Any]]:
-        """One a scrape, or one in `every_ns` where nothing changes. `others` are the sorted times at which
-        the store sampled other nodes."""
+        """One a scrape, or one in `every_ns` where nothing changes; each announces the next. `others` are the
+        sorted times at which the store sampled other nodes."""
         times = sorted(t for t in readings.seen if self._span.start <= t < self._span.end)
         if not times:
             return self.covering()
@@ -89,15 +93,14 @@ class Beats:
             for sample in fields.get("throttle.mask", ()):
                 if sample.time in moments:
                     moments[sample.time].throttle[uuid] = list(reasons_of(int(sample.value)))
-        kept = _thinned(moments, every_ns)
-        interval = max(scrape, every_ns)
+        breaks = {a for a, b in pairwise(times) if b - a > MISSED * scrape} | {times[-1]}
+        kept = _thinned(moments, breaks, every_ns)
         asked = sorted({*others, *(s.time for s in readings.own.get("up", ()))})
         boots = _boots(readings)
         beats = []
         for at, after in zip(kept, [*kept[1:], self._span.end], strict=True):
-            gap = after - at
-            silent = gap > MISSED * interval and _sampled_in(asked, at + interval, after - 1)
-            length = interval if gap <= MISSED * interval or silent else gap
+            silent = at in breaks and _sampled_in(asked, at + scrape, after - 1)
+            length = scrape if silent else max(scrape, after - at)
             beats.append(self._event(at, seconds(length), moments[at], _boot(boots, at)))
         return beats
 
@@ -158,14 +161,14 @@ def _unseen(fields: Mapping[str, list[Sample]], edges: Sequence[int]) -> list[tu
     return found
 
 
-def _thinned(moments: Mapping[int, _Moment], every_ns: int) -> list[int]:
-    """Times to tell of: each change with the moment before it, and one in `every_ns`."""
+def _thinned(moments: Mapping[int, _Moment], breaks: Collection[int], every_ns: int) -> list[int]:
+    """Times to tell of: each change with the moment before it, the last before a break, one in `every_ns`."""
     times = sorted(moments)
     kept: list[int] = []
     for i, at in enumerate(times):
         before_change = i + 1 < len(times) and moments[times[i + 1]].change
-        last = i + 1 == len(times)
-        if not kept or moments[at].change or before_change or last or at - kept[-1] >= every_ns:
+        told = moments[at].change or before_change or at in breaks
+        if not kept or told or at - kept[-1] >= every_ns:
             kept.append(at)
     return kept
 

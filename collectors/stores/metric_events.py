@@ -22,7 +22,7 @@ from topics.payloads import Gpu, IbPort, Nvlink, Payload, Throttle
 from topics.time import NS_PER_S
 
 COLLECTOR: Final = "metrics"
-SAMPLE_EVERY_NS: Final = 60 * NS_PER_S
+SAMPLE_EVERY_NS: Final = 300 * NS_PER_S
 """A GPU of which nothing changes is told of this often."""
 _TELLING: Final = ("ecc.", "remapped_rows.", "pcie.")
 _NUMBERS: Final = ("temperature_c", "memory_temperature_c", "power_w")

@@ -78,6 +78,24 @@ def joined(answers: Iterable[Series]) -> list[Series]:
     ]
 
 
+def squeezed(series: Series, every_ns: int) -> Series:
+    """Without samples that say nothing new: every change stays with the sample before it, the ends stay, and
+    one in `every_ns`."""
+    samples = series.samples
+    last = len(samples) - 1
+    kept: list[Sample] = []
+    for i, sample in enumerate(samples):
+        if (
+            not kept
+            or i == last
+            or sample.value != samples[i - 1].value
+            or sample.value != samples[i + 1].value
+            or sample.time - kept[-1].time >= every_ns
+        ):
+            kept.append(sample)
+    return Series(series.labels, kept)
+
+
 def _samples(pairs: Iterable[Any]) -> Iterator[Sample]:
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from collectors.inventory import EMPTY, ClusterInventory, GpuDevice
 from collectors.parsers.fabric_manager import FabricManagerParser
 from collectors.parsers.kernel_log import KernelLogParser
-from collectors.stores.beats import Beats
+from collectors.stores.beats import EVERY_NS, Beats
 from collectors.stores.metric_events import COLLECTOR as METRICS
 from collectors.stores.metric_events import MetricEvents
 from collectors.stores.metric_readings import NodeReadings, Readings, read_series
@@ -28,7 +28,7 @@ from topics.time import NS_PER_S
 ECHO_NS: Final = 5 * NS_PER_S
 """How far a kernel record may lie outside the scrapes between which its metric changed: clocks differ."""
 MOST_BEATS: Final = 200_000
-"""Heartbeats of all nodes; beyond it, those that say nothing new are thinned."""
+"""Heartbeats of all nodes; of more nodes, what says nothing new is told less often."""
 _BEST: Final = ("ok", "degraded", "failed", "absent")
 
 
@@ -119,10 +119,9 @@ def _beats(
     """Heartbeats of nodes whose own agent was not heard, from what else is known of them."""
     heard = {e.partitionkey for e in events if isinstance(e.data, Heartbeat)}
     edges = _edges(events)
-    samples = sum(len(r.seen) for r in readings.nodes.values())
-    every = 0
-    if samples > MOST_BEATS:
-        every = span.length * len(readings.nodes) // MOST_BEATS
+    every = EVERY_NS
+    if readings.nodes:
+        every = max(every, span.length * len(readings.nodes) // MOST_BEATS)
     seen = _seen_by(readings.nodes)
     beats: list[Event[Any]] = []
     for node in names.nodes:

@@ -30,7 +30,8 @@ class ConnectorReport:
     bytes: int = 0
     requests: int = 0
     retries: int = 0
-    events: int = 0
+    kept: int = 0
+    """Log events, kernel records, series or raw events that were handed on; the rest says nothing."""
     seconds: float = 0.0
     nodes: dict[str, int] = field(default_factory=dict)
     """Lines or series by node."""

@@ -119,7 +119,7 @@ def _coverage(console: Console, verdict: Attribution) -> None:
 
 def _connectors(reports: list[ConnectorReport]) -> RenderableType:
     table = Table(
-        "connector", "state", "lines", "events", "nodes", "asked", "s",
+        "connector", "state", "lines", "kept", "nodes", "asked", "s",
         box=None, title="Read from", title_justify="left", title_style="bold",
     )  # fmt: skip
     for column in table.columns[2:]:
@@ -129,7 +129,7 @@ def _connectors(reports: list[ConnectorReport]) -> RenderableType:
         asked = f"{report.requests}" + (f" ({report.retries} again)" if report.retries else "")
         table.add_row(
             Text(clean(report.name)), Text(report.status, STYLES[report.status]), f"{report.lines:,}",
-            f"{report.events:,}", f"{len(report.nodes)}", asked, f"{report.seconds:.1f}",
+            f"{report.kept:,}", f"{len(report.nodes)}", asked, f"{report.seconds:.1f}",
         )  # fmt: skip
         if report.reason:
             notes.append(Text(f"  {clean(report.name)}: {clean(report.reason)}", "yellow"))

@@ -78,6 +78,7 @@ class FilesConnector(Connector):
             return
         report.nodes[node] = report.nodes.get(node, 0) + stats.records
         self.found.kernel.setdefault(node, []).extend(records)
+        report.kept += len(records)
         if stats.first_skipped is not None:
             line, text = stats.first_skipped
             report.problem(f"{path}: {stats.skipped} lines are no records; the first: line {line}: {text!r}")

@@ -30,6 +30,6 @@ class KafkaConnector(Connector):
                 for event in events:
                     self.found.events.append(event.model_copy(update={"provenance": "replay"}))
                     report.nodes[event.partitionkey] = report.nodes.get(event.partitionkey, 0) + 1
-        report.events = len(self.found.events)
+        report.kept = len(self.found.events)
         if fetch.unreadable:
             report.problem(f"{fetch.unreadable} events could not be read")

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Final
 
 from collectors.stores.bounds import Meter, StoreError
 from collectors.stores.http import StoreClient
 from collectors.stores.metric_table import MetricTable, MetricTableError, packaged, read_table
 from collectors.stores.names import NodeNames
 from collectors.stores.promql import PromFetch, selector
-from collectors.stores.promql_answers import Series, joined
+from collectors.stores.promql_answers import Series, joined, squeezed
 from collectors.stores.slices import Span
 from faultwire.blueprint.gather import Connector, Gathering
 from faultwire.blueprint.query import fill
 from faultwire.blueprint.settings import PromCollect
-from topics.time import from_seconds
+from topics.time import NS_PER_S, from_seconds
+
+WHOLE: Final = frozenset({"up"})
+"""Tells when a node was scraped: all of it is kept."""
+SQUEEZE_NS: Final = 60 * NS_PER_S
+"""Of other series, what says nothing new is kept this often: a fleet's samples fill the memory otherwise."""
 
 
 class PromConnector(Connector):
@@ -52,12 +58,13 @@ class PromConnector(Connector):
                     )
                     for span in gathering.spans:
                         async for answer in fetch.series(span):
-                            pieces += answer
+                            pieces += [s if s.name in WHOLE else squeezed(s, SQUEEZE_NS) for s in answer]
                     for gap in fetch.gaps:
                         self.gap(gap)
                     for warning in fetch.warnings:
                         self.found.report.problem(f"the store warns: {warning}")
         self.found.series = joined(pieces)
+        self.found.report.kept = len(self.found.series)
         names_of = NodeNames(gathering.names.nodes, settings.node_labels)
         for series in self.found.series:
             node = names_of.of(series.labels)

@@ -62,4 +62,4 @@ class Reading:
             report.problem(f"{self._workload.timeless:,} lines have no time: they can't be placed")
         if self._workload.foreign:
             report.problem(f"{self._workload.foreign:,} lines are of other jobs")
-        report.events = len(found.events)
+        report.kept = len(found.events) + sum(map(len, found.kernel.values())) + sum(self._fabric.values())

@@ -158,7 +158,7 @@ def test_throttled_time_is_told_while_it_grows_and_names_its_reason_without_a_ma
     assert found[1].data.cumulative_ns == {"hw_thermal": 25_000_000_000}
 
 
-def test_health_counters_are_told_at_each_change_and_once_a_minute_else() -> None:
+def test_health_counters_are_told_at_each_change_and_now_and_then_else() -> None:
     found = of(
         Gpu,
         series(
@@ -168,10 +168,10 @@ def test_health_counters_are_told_at_each_change_and_once_a_minute_else() -> Non
         series("DCGM_FI_DEV_ROW_REMAP_FAILURE", GPU, *((t, 0.0) for t in range(0, 200, 10))),
     )
     assert [(e.time, e.data.ecc["uncorrected_volatile"]) for e in found] == [
-        (at(0), 0), (at(60), 0), (at(100), 2), (at(160), 2),
+        (at(0), 0), (at(100), 2),
     ]  # fmt: skip
-    assert found[2].data.temperature_c == 70.0
-    assert found[2].data.remapped_rows == {"failed": False}
+    assert found[1].data.temperature_c == 70.0
+    assert found[1].data.remapped_rows == {"failed": False}
 
 
 def test_link_errors_are_told_where_they_grew_with_the_reading_before() -> None:
@@ -196,7 +196,8 @@ def beats(
     *found: Series, others: tuple[float, ...] = (), until: float = 300.0, **more: Any
 ) -> list[Event[Any]]:
     maker = Beats("c1", "node-01", span(-10, until), OK)
-    return maker.sampled(node_readings(*found), [at(t) for t in others], more.pop("edges", {}), **more)
+    edges, every_ns = more.pop("edges", {}), more.pop("every_ns", 0)
+    return maker.sampled(node_readings(*found), [at(t) for t in others], edges, every_ns)
 
 
 def up(*times: float, down: tuple[float, ...] = ()) -> Series:
@@ -255,6 +256,14 @@ def test_thinned_beats_keep_every_change_and_the_moment_before_it() -> None:
     states = [(float(t), 1.0 if t == 150 else 4.0) for t in range(0, 300, 15)]
     found = beats(series("node_infiniband_state_id", PORT, *states), every_ns=10**12)
     assert [b.time for b in found] == [at(0), at(135), at(150), at(165), at(285)]
+    assert [b.data.interval_s for b in found] == [135, 15, 15, 120, 15]
+
+
+def test_a_thinned_node_that_falls_silent_is_silent_from_its_last_sample_on() -> None:
+    found = beats(up(*range(0, 150, 15), down=tuple(range(150, 300, 15))), every_ns=60 * 10**9)
+    assert [(b.time, b.data.interval_s) for b in found] == [
+        (at(0), 60), (at(60), 60), (at(120), 15), (at(135), 15),
+    ]  # fmt: skip
 
 
 def test_a_reboot_is_told_and_a_wandering_boot_time_is_not() -> None:
@@ -282,5 +291,11 @@ def test_a_node_without_samples_is_told_of_without_a_word_on_its_life() -> None:
 
 
 def test_the_usual_time_between_scrapes_is_found() -> None:
-    assert scrape_ns([at(t) for t in (0, 15, 30, 300, 315)]) == 15 * 10**9
+    assert scrape_ns([at(t) for t in (*range(0, 300, 15), 900, 915)]) == 15 * 10**9
     assert scrape_ns([]) == 60 * 10**9
+
+
+def test_two_exporters_that_are_scraped_at_their_own_times_are_no_silence() -> None:
+    twice = up(*(t + o for t in range(0, 300, 15) for o in (0.0, 0.25)))
+    found = beats(twice, others=tuple(range(0, 300, 5)))
+    assert all(b.data.interval_s >= 14 for b in found)

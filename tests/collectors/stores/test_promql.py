@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from collectors.stores.bounds import Bounds, Meter
 from collectors.stores.http import HttpSettings, StoreClient
 from collectors.stores.promql import PromFetch, selector
-from collectors.stores.promql_answers import PromError, Sample, Series, joined, read_answer
+from collectors.stores.promql_answers import PromError, Sample, Series, joined, read_answer, squeezed
 from collectors.stores.slices import Span
 from tests import prometheus
 from tests.collectors.stores.builders import S, at, client, series, span
@@ -166,6 +166,17 @@ def test_vectors_and_matrices_are_read_and_what_is_no_number_is_left_out() -> No
         "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "3"]}]},
     }
     assert read_answer(vector).series[0].samples == [Sample(1_000_000_000, 3.0)]
+
+
+def test_samples_that_say_nothing_new_are_left_out_and_every_change_is_kept() -> None:
+    values = [(float(t), 7.0 if t >= 500 else 4.0) for t in range(0, 1000, 10)]
+    values[30] = (300.0, 1.0)
+    kept = squeezed(series("m", {}, *values), 10**18)
+    assert [(s.time, s.value) for s in kept.samples] == [
+        (at(0), 4), (at(290), 4), (at(300), 1), (at(310), 4), (at(490), 4), (at(500), 7), (at(990), 7),
+    ]  # fmt: skip
+    assert len(squeezed(series("m", {}, *values), 100 * S).samples) < 20
+    assert squeezed(series("m", {}), S).samples == []
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ async def test_a_connector_that_fails_is_told_and_the_others_go_on(site: Site) -
     kernel, output = outcome.connectors
     assert (kernel.status, output.status) == ("failed", "ok")
     assert "index gateway is down" in str(kernel.reason)
-    assert output.events > 0
+    assert output.kept > 0
     assert outcome.verdict is not None
     assert outcome.verdict.subdomain in ("insufficient_evidence", "accelerator_memory")
     rows = [c for c in outcome.verdict.coverage if c.collector == "kmsg"]
