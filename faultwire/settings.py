@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from checks.settings import CheckSettings
+from checks.sweep.settings import SweepSettings
 from collectors.settings import CollectSettings
 from controllers.settings import ControlSettings
 from correlator.service.settings import ServiceSettings
@@ -75,3 +76,4 @@ class Settings(BaseModel):
     control: ControlSettings
     service: ServiceSettings = ServiceSettings()
     check: CheckSettings
+    sweep: SweepSettings

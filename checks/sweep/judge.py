@@ -121,7 +121,7 @@ def _latency(
         value, name = _p95(row)
         if value is None:
             continue
-        metrics.setdefault("p95_us", value)  # of the smallest size
+        metrics.setdefault(name, value)  # of the smallest size
         if (
             row.out_of_place
             and row.out_of_place.iterations

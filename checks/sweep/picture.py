@@ -80,7 +80,7 @@ def _summary(report: Report) -> str:
 
 
 def _squares(report: Report, nodes: list[str], cell: int, margin: int) -> Iterable[str]:
-    """Equal neighbours of a row share one rectangle: a picture of 512 nodes stays small."""
+    """Equal neighbours of a row share one rectangle, but for failures: a picture of 512 nodes stays small."""
     known = cells(report)
     gap = 1 if cell > 5 else 0
     for row, one in enumerate(nodes):
@@ -88,7 +88,7 @@ def _squares(report: Report, nodes: list[str], cell: int, margin: int) -> Iterab
         for column, other in enumerate([*nodes, None]):
             what = ("end", "") if other is None else _look(known, one, other)
             if column and what != look:
-                yield _square(start, column, row, cell, margin, gap, look, f"{one} - {nodes[column - 1]}")
+                yield _square(start, column, row, cell, margin, gap, look)
                 start = column
             look = what
 
@@ -97,16 +97,14 @@ def _look(known: dict[tuple[str, str], tuple[str, str]], one: str, other: str) -
     if one == other:
         return "self", ""
     what, words = known.get((one, other)) or known.get((other, one)) or ("none", "")
-    return what, words if what == "fail" else ""
+    return what, f"{one} - {other}: {words}" if what == "fail" else ""
 
 
-def _square(
-    start: int, end: int, row: int, cell: int, margin: int, gap: int, look: tuple[str, str], pair: str
-) -> str:
+def _square(start: int, end: int, row: int, cell: int, margin: int, gap: int, look: tuple[str, str]) -> str:
     what, words = look
     colour, meaning = COLOURS[what]
     x, y = margin + start * cell, margin + row * cell
-    text = f"{pair}: {words}" if what == "fail" else meaning
+    text = words or meaning
     return (
         f"<rect x='{x}' y='{y}' width='{(end - start) * cell - gap}' height='{cell - gap}' fill='{colour}'>"
         f"<title>{escape(text)}</title></rect>"

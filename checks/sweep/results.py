@@ -9,6 +9,7 @@ from typing import Any, Final
 from checks.model import Metric, Outcome, Result
 from checks.sweep.gates import as_plain
 from checks.sweep.launch import Measured
+from checks.sweep.peers import held
 from checks.sweep.sweep import Report
 from topics.time import format_rfc3339
 
@@ -49,6 +50,10 @@ def _result(report: Report, node: str) -> Result:
             outcome = Outcome("error", "one of several that could not be told apart, see the findings")
         elif node in verdict.untested or not told:
             outcome = Outcome("error", _why_not(mine))
+        elif not any(held(m.limits) for m in mine):
+            outcome = Outcome(
+                "error", f"nothing to hold it against, no floor and no baseline: {told[-1].message}"
+            )
         else:
             outcome = Outcome("pass", f"good with {_partners(mine, node)} nodes: {told[-1].message}")
     outcome = replace(
@@ -80,7 +85,8 @@ def worst(report: Report) -> str:
         return "aborted"
     if report.verdict.findings:
         return "fail"
-    return "error" if report.verdict.untested else "pass"
+    every = [result.verdict for result in results(report).values()]
+    return "error" if "error" in every else "pass"
 
 
 def as_json(report: Report) -> dict[str, Any]:

@@ -10,14 +10,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from checks.sweep import plan
+from checks.sweep.gates import Gates, packaged
 from checks.sweep.launch import Measured
 from checks.sweep.loans import Lender, Loan, LoanError
 from checks.sweep.model import Run, Verdict
+from checks.sweep.peers import Peers
 from checks.sweep.search import Next, State, search
 from checks.sweep.settings import SweepSettings
 from checks.sweep.topology import Topology
@@ -83,6 +85,7 @@ async def sweep(
     settings: SweepSettings,
     tester: Callable[[Loan], Tester],
     *,
+    gates: Gates | None = None,
     exhaustive: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
     clock: Callable[[], int] = time.time_ns,
@@ -95,7 +98,8 @@ async def sweep(
         if len(loan.nodes) < LEAST:
             raise LoanError("one node alone was lent")
         async with asyncio.timeout(settings.limit_s):
-            await _while_unwanted(lender, loan, settings, report, tester(loan), exhaustive, progress)
+            searching = _search(settings, report, tester(loan), gates, exhaustive, progress)
+            await _while_unwanted(lender, loan, settings.poll_s, searching)
     except _WantedError as exc:
         report.aborted = str(exc)
     except TimeoutError:
@@ -107,17 +111,11 @@ async def sweep(
 
 
 async def _while_unwanted(
-    lender: Lender,
-    loan: Loan,
-    settings: SweepSettings,
-    report: Report,
-    tester: Tester,
-    exhaustive: bool,
-    progress: Callable[[Progress], None],
+    lender: Lender, loan: Loan, poll_s: float, search_all: Coroutine[Any, Any, None]
 ) -> None:
     """The search, ended at once when the watch says that the nodes are wanted."""
-    searching = asyncio.create_task(_search(settings, report, tester, exhaustive, progress))
-    watching = asyncio.create_task(_watch(lender, loan, settings.poll_s))
+    searching = asyncio.create_task(search_all)
+    watching = asyncio.create_task(_watch(lender, loan, poll_s))
     try:
         await asyncio.wait({searching, watching}, return_when=asyncio.FIRST_COMPLETED)
         if watching.done() and not searching.done():
@@ -151,15 +149,19 @@ async def _search(
     settings: SweepSettings,
     report: Report,
     tester: Tester,
+    gates: Gates | None,
     exhaustive: bool,
     progress: Callable[[Progress], None],
 ) -> None:
+    peers = Peers(gates or packaged().gates)
     state = State(report.topology, settings.group_most, exhaustive)
     pace = _Pace(settings, report.topology, exhaustive)
     step = search(state)
     while isinstance(step, Next):
         report.rounds += 1
-        results = await _round(step.runs, settings.parallel, tester, report, pace, progress)
+        before = len(report.measured)
+        made = await _round(step.runs, settings.parallel, tester, report, pace, progress)
+        results = report.measured[before:] = peers.judged(made)
         step = search(step.state, [measured.result for measured in results])
     report.verdict = step
 

@@ -100,6 +100,7 @@ async def _run(
             topology,
             told.sweep,
             lambda loan: setup.tester(topology, loan),
+            gates=setup.gates,
             exhaustive=exhaustive,
             progress=show,
         )

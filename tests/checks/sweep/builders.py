@@ -113,4 +113,4 @@ class Bench:
         rails = {0: True, 1: True} if made.kind == "rail" else {}
         failing = bool(set(made.nodes) & self.bad)
         result = RunResult(made, "fail" if failing else "pass", rails=dict.fromkeys(rails, not failing))
-        return Measured(result, "made up", 1.0, {"busbw_gbps": 100.0})
+        return Measured(result, "made up", 1.0, {"busbw_gbps": 50.0 if failing else 100.0})
