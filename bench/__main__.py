@@ -45,8 +45,10 @@ def _framed(name: str, about: str, needs: str = "") -> Benchmark:
 
 ALL = (
     Benchmark(
-        "core", "detectors alone, no Kafka", ("bench.streams_core",),
-        ("bench.streams_core", "--only", "mixed_events", "--only", "state_size"),
+        "core", "detectors alone, no Kafka",
+        ("bench.streams_core", "--only", "quiet_heartbeats", "--only", "mixed_events", "--only", "burst",
+         "--only", "timers"),
+        ("bench.streams_core", "--only", "quiet_heartbeats"),
     ),
     _framed("fleet", "cost and lag as the fleet grows to 12,500 nodes"),
     _framed("memory", "memory by 1,000 nodes"),
