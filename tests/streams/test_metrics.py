@@ -166,3 +166,35 @@ def test_a_blind_collector_is_named_with_its_node() -> None:
     blind = scraped.families(11.0)["faultwire_collector_unwell"].samples
     assert [s.labels for s in blind] == [{"node": NODE, "collector": "nvml", "status": "failed"}]
     assert scraped.values("faultwire_collector_nodes", 11.0, collector="aer", status="absent") == [1]
+
+
+def test_many_nodes_are_looked_at_in_slices_between_which_records_may_go_first() -> None:
+    playing = Fleet()
+    for number in range(100):
+        playing.put(beat(0.0, PORTS, node=f"node-{number:03d}"))
+    metrics = FleetMetrics(playing.processors[0], lambda: at(10.0))
+    slices = 0
+    for _ in metrics.walk():
+        slices += 1
+        playing.processors[0].drop(f"node-{99 - slices:03d}")  # a rebalance in the middle of a scrape
+    assert slices >= 4
+    told = {family.name: family for family in metrics.collect()}
+    assert sum(s.value for s in told["faultwire_health_nodes"].samples) == 100
+
+
+def test_until_the_first_walk_nothing_is_said_of_nodes() -> None:
+    playing, _ = fleet()
+    told = {family.name: family for family in FleetMetrics(playing.processors[0]).collect()}
+    assert sum(s.value for s in told["faultwire_health_nodes"].samples) == 0
+
+
+def test_the_cluster_wide_key_is_no_node() -> None:
+    from streams.engine.api import SourceRef
+    from streams.node import FLEET_KEY
+
+    playing, scraped = fleet()
+    (copy,) = playing.put(xid(79, 30.0))[:1]
+    key = f"{FLEET_KEY}c1"
+    event = copy.event.model_copy(update={"partitionkey": key})
+    playing.processors[0].on_record(key, SourceRef("fleet", 0, 0, at(30.0)), [event], at(30.0))
+    assert sum(s.value for s in scraped.families(40.0)["faultwire_health_nodes"].samples) == 1
