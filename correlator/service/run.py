@@ -28,6 +28,9 @@ from topics.time import from_seconds
 
 log = logging.getLogger(__name__)
 
+BACKLOG: Final = 512
+CONNECTIONS: Final = 512
+"""Beside those of live streams; more are answered by 503."""
 STOP_WITHIN_S: Final = 5
 """Requests that are on their way may end; then the connections are closed."""
 
@@ -86,6 +89,8 @@ async def _run(
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        backlog=BACKLOG,
+        limit_concurrency=settings.max_streams + CONNECTIONS,
         timeout_graceful_shutdown=STOP_WITHIN_S,
     )
     server = _Server(config)
@@ -161,7 +166,7 @@ def _socket(host: str, port: int) -> socket.socket:
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
-            listening.set_inheritable(False)
+            listening.listen(BACKLOG)  # whoever is told the address may connect at once
         except OSError:
             listening.close()
             raise
