@@ -71,7 +71,7 @@ class FleetView:
             self._add_throttle(node, entity, slot.state, there)
 
     def _add_port(self, node: Node, entity: str, ledger: Ledger, now: int) -> None:
-        _, device, port = entity.split("/")
+        device, _, port = entity.removeprefix("port/").rpartition("/")
         labels = (node.ctx.node, device, port)
         self.seen_ports.add(labels)
         if (value := self._ports.seconds(labels, ledger, node, now)) is not None:
@@ -96,7 +96,7 @@ class FleetView:
         values[1] += seconds(ledger.bad_until(now) - ledger.bad_until(use.since))
 
     def _add_throttle(self, node: Node, entity: str, state: ThrottleState, now: int) -> None:
-        gpu, reason = entity.split(" ")
+        gpu, _, reason = entity.rpartition(" ")
         labels = (node.ctx.node, gpu.removeprefix("gpu/"), reason)
         self.seen_throttle.add(labels)
         value = self._throttle.seconds(labels, ledger_of(state), node, now)

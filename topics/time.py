@@ -22,14 +22,15 @@ WIRE: Final = object()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _CANONICAL: Final = len("2026-01-01T00:00:00.000000Z")
-_FIRST: Final = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1) * NS_PER_S
-_END: Final = ((datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH).days + 1) * 86_400 * NS_PER_S
-"""What RFC 3339's four-digit years can say."""
+_FIRST: Final = (datetime(1900, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1) * NS_PER_S
+_END: Final = (datetime(2200, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1) * NS_PER_S
+"""Nothing that we are told of happened outside. 64 bits of nanoseconds end in 1677 and 2262; what is counted
+from a time (deadlines, ends of windows) has to fit too."""
 
 
 def parse_rfc3339(text: str) -> int:
     """Nanoseconds since the epoch, whole microseconds; raises `ValueError` for text without a date, a time
-    and a zone, and for dates that do not exist."""
+    and a zone, for dates that do not exist, and for years that nothing of ours happened in."""
     if len(text) == _CANONICAL and text[19] == "." and text[26] == "Z":
         fraction = text[20:26]
         if fraction.isascii() and fraction.isdecimal():  # as we write it; int() alone would take "1_0"
@@ -56,7 +57,10 @@ def _parse(text: str) -> int:
     if not _RFC3339.fullmatch(text):
         raise ValueError(f"not an RFC 3339 date-time with a zone: {text!r:.60}")
     passed = datetime.fromisoformat(text.upper()) - _EPOCH
-    return ((passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds) * NS_PER_US
+    ns = ((passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds) * NS_PER_US
+    if not _FIRST <= ns < _END:
+        raise ValueError(f"outside the years 1900 to 2199: {text!r:.60}")
+    return ns
 
 
 _whole_second = lru_cache(maxsize=4096)(_parse)
@@ -73,7 +77,7 @@ def _validate(value: Any, info: ValidationInfo) -> int:
         return parse_rfc3339(value)
     if isinstance(value, int) and not isinstance(value, bool) and info.context is not WIRE:
         if not _FIRST <= value < _END:
-            raise ValueError("nanoseconds outside the years 1 to 9999")
+            raise ValueError("nanoseconds outside the years 1900 to 2199")
         return value - value % NS_PER_US  # the wire's precision, so that encoding loses nothing
     raise ValueError("expected an RFC 3339 date-time")
 

@@ -2,14 +2,14 @@
 
 Pure: every method takes the time and returns raw records. Port transitions and heartbeats are built as
 a node's collector would; the job's output is real text that goes through the log extractor. All of it
-is marked `provenance: synthetic`.
+is marked `provenance: synthetic`, unless told otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from collectors.logs.extract import LogExtractor
 from collectors.placement import PlacementBook
@@ -59,6 +59,9 @@ class Fleet:
     size: int = 8
     job_id: str = "6130"
     attempt: int = 1
+    nccl: NcclSettings = field(default_factory=lambda: NcclSettings(version=NCCL_VERSION))
+    provenance: Literal["live", "synthetic"] = "synthetic"
+    """Nothing acts on what is synthetic."""
     _states: dict[tuple[str, str], PortState] = field(default_factory=dict)
     _book: PlacementBook = field(init=False)
     _started: int = 0
@@ -92,7 +95,7 @@ class Fleet:
             gpus={node: list(range(GPUS_PER_NODE)) for node in self.nodes},
             ports={node: [f"mlx5_{n}" for n in range(GPUS_PER_NODE)] for node in self.nodes},
             ranks={str(r): RankPlace(node=self.node_of(r), gpu=r % GPUS_PER_NODE) for r in self.ranks},
-            nccl=NcclSettings(version=NCCL_VERSION),
+            nccl=self.nccl,
             process_group_timeout_s=600.0,
             phase="pretraining",
         )
@@ -155,7 +158,7 @@ class Fleet:
         for rank, text in lines:
             events += extractor.feed(now, self.node_of(rank), rank, text, Origin(stream="stdout"))
         events += extractor.flush()
-        return [_record(e.model_copy(update={"provenance": "synthetic"})) for e in events]
+        return [_record(e.model_copy(update={"provenance": self.provenance})) for e in events]
 
     def _startup_logs(self, now: int) -> list[RawRecord]:
         said = []
@@ -220,7 +223,7 @@ class Fleet:
             time=now,
             recordedtime=now,
             key=key,
-            provenance="synthetic",
+            provenance=self.provenance,
         )
 
 

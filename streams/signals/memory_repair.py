@@ -6,12 +6,18 @@ remap, or banks without spare rows, mean that the board has to be replaced.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any, ClassVar
 
 from streams.signals.context import Context
 from streams.signals.lines import WELL, Judged, SampleDetector, Told
 from streams.signals.timeline import Spell
 from topics.payloads import Gpu
+
+
+def count_of(value: Any) -> int:
+    """Of a free-form sample; what is no number counts as none."""
+    return int(value) if isinstance(value, int | float) and isfinite(value) else 0
 
 
 class RemapPending(SampleDetector):
@@ -56,9 +62,10 @@ class RemapExhausted(SampleDetector):
         rows = data.remapped_rows
         if rows is None:
             return None
-        histogram: dict[str, Any] = rows.get("histogram") or {}
-        none, low = int(histogram.get("none", 0)), int(histogram.get("low", 0))
-        remapped = int(rows.get("uncorrectable", 0))
+        histogram = rows.get("histogram")
+        histogram = histogram if isinstance(histogram, dict) else {}
+        none, low = count_of(histogram.get("none")), count_of(histogram.get("low"))
+        remapped = count_of(rows.get("uncorrectable"))
         if (data.ecc or {}).get("sram_threshold_exceeded"):
             return Judged(True, None, "sram")
         if none >= ctx.value(self.signal, "banks_without_spare", data.gpu_uuid):

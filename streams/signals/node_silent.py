@@ -19,6 +19,8 @@ from topics.time import NS_PER_S, seconds
 
 SIGNAL: Final = "node_silent"
 MAX_SPANS: Final = 16
+LONGEST_S: Final = 86_400.0
+"""An interval that nobody beats at: said by mistake, and too large to count with."""
 SAVED_EVERY_NS: Final = 600 * NS_PER_S
 """A heartbeat that changes nothing is written only this often; an overdue one is remembered by a tick."""
 
@@ -55,7 +57,7 @@ class NodeSilent(Detector[SilentState, Span]):
 
     def read(self, event: Event[Any], ctx: Context) -> Iterable[tuple[str, Span]]:
         data = event.data
-        interval = round(data.interval_s * NS_PER_S)
+        interval = round(min(max(data.interval_s, 0.0), LONGEST_S) * NS_PER_S)
         yield "node", Span(event.time, event.time, interval, event.id, data.boot_id, bool(event.drill))
 
     def initial(self, entity: str) -> SilentState:

@@ -74,7 +74,7 @@ class NvlinkDown(LineDetector):
             yield Level(beat.time, None if state is None else state in GOOD, beat.id, beat.drill)
 
     def told(self, entity: str, spell: Spell, ctx: Context) -> Told:
-        _, gpu, link = entity.split("/")
+        gpu, _, link = entity.removeprefix("nvlink/").rpartition("/")
         return Told(
             ctx.thresholds.severity(self.signal),
             {"gpu_uuid": gpu, "link": int(link), "state": spell.notes[0][1]},

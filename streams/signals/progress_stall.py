@@ -116,7 +116,7 @@ class ProgressStall(Detector[StallState, Step]):
         return state.steps[-1].time if state.steps else None
 
     def _ended(self, entity: str, ctx: Context) -> int | None:
-        _, job, attempt = entity.split("/")
+        job, _, attempt = entity.partition("/")[2].rpartition("/")
         return next(
             (u.until for u in ctx.placements.uses if u.job_id == job and str(u.attempt) == attempt), None
         )

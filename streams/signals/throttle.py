@@ -92,7 +92,7 @@ class ThrottleDetector(Detector[ThrottleState, ThrottleObs]):
     def observe(
         self, entity: str, state: ThrottleState, observations: Sequence[ThrottleObs], ctx: Context
     ) -> Change[ThrottleState]:
-        uuid, reason = entity.removeprefix("gpu/").split(" ")
+        uuid, _, reason = entity.removeprefix("gpu/").rpartition(" ")
 
         def levels() -> Iterable[Level]:
             for beat in ctx.beats:
@@ -116,7 +116,7 @@ class ThrottleDetector(Detector[ThrottleState, ThrottleObs]):
         return Change(replace(state, line=line, counted=counted, drill=drill), since)
 
     def facts(self, entity: str, state: ThrottleState, start: int, end: int, ctx: Context) -> list[Fact]:
-        gpu, reason = entity.split(" ")
+        gpu, _, reason = entity.rpartition(" ")
         out: list[Fact] = []
         ledger = ledger_of(state)
         spell = state.line.spells[-1] if state.line.spells else None
@@ -140,7 +140,7 @@ class ThrottleDetector(Detector[ThrottleState, ThrottleObs]):
         return sorted(out, key=lambda f: f.time)
 
     def next_due(self, entity: str, state: ThrottleState, after: int, ctx: Context) -> int | None:
-        gpu, reason = entity.split(" ")
+        gpu, _, reason = entity.rpartition(" ")
         ledger = ledger_of(state)
         due: list[int] = []
         for window, least, _, _ in rules(reason, ctx, gpu.removeprefix("gpu/")):
