@@ -66,9 +66,11 @@ def browser(chromium: Path) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def open_page(browser: Browser) -> Iterator[OpenPage]:
+def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[OpenPage]:
     """`open_page(url, width=1440, height=900, scheme="light", allow=())`: a page that waits patiently. In the
     end: nothing on its console but what contains a text of `allow`, no request to another host."""
+    if "server" in request.fixturenames:
+        request.getfixturevalue("server")  # it must outlive the pages
     told: list[str] = []
     contexts = []
 

@@ -14,8 +14,11 @@ export function Header() {
   const here = (href) => (path === href || (href !== "/" && path.startsWith(href)) ? "page" : null);
   return html`
     <header class="bar"><div>
-      <a class="brand" href="/"><svg viewBox="0 0 32 32" aria-hidden="true"><path d="M2 17h8l3-8 4 15 3-7h10" fill="none" stroke="currentColor" stroke-width="2.8" stroke-linejoin="round" stroke-linecap="round" /><circle cx="13" cy="9" r="3" fill="var(--quarantined)" /></svg>Faultwire</a>
-      <nav aria-label="Views"><a href="/" aria-current=${here("/")}>Fleet</a><a href="/jobs" aria-current=${here("/jobs")}>Jobs</a></nav>
+      <a class="brand" href="/"><${Logo} />Faultwire</a>
+      <nav aria-label="Views">
+        <a href="/" aria-current=${here("/")}>Fleet</a>
+        <a href="/jobs" aria-current=${here("/jobs")}>Jobs</a>
+      </nav>
       <span class="space" />
       <${Find} />
       <${Live} />
@@ -23,6 +26,13 @@ export function Header() {
     </div></header>
   `;
 }
+
+const Logo = () => html`
+  <svg viewBox="0 0 32 32" aria-hidden="true">
+    <path d="M2 17h8l3-8 4 15 3-7h10" fill="none" stroke="currentColor" stroke-width="2.8" stroke-linejoin="round" stroke-linecap="round" />
+    <circle cx="13" cy="9" r="3" fill="var(--quarantined)" />
+  </svg>
+`;
 
 const WORDS = {
   connecting: () => "connecting",

@@ -3,12 +3,22 @@ import { useNow } from "../lib/clock.js";
 import { html } from "../lib/ui.js";
 import { age, clock, day, full, ms } from "../text/time.js";
 import { brief, confidence } from "../text/verdict.js";
+import { jobState } from "../text/words.js";
 import { Icon } from "./icons.js";
 
 export const State = ({ state }) => html`<span class="state" data-state=${state}><${Icon} name=${state} />${state}</span>`;
 
 export const Severity = ({ severity, children }) =>
   html`<span class="sev" data-severity=${severity}><${Icon} name=${severity} />${children ?? severity}</span>`;
+
+const JOB_ICONS = { RUNNING: "live", PENDING: "unknown", COMPLETED: "good" };
+
+/** The scheduler's word on an attempt. */
+export const JobState = ({ state }) => html`
+  <span class="sev" data-severity=${state === "RUNNING" || state === "COMPLETED" ? "good" : "info"}>
+    <${Icon} name=${JOB_ICONS[state] ?? "quarantined"} />${jobState(state)}
+  </span>
+`;
 
 /** 14:03:22.517; the day too when it is another one than today. The title has all of it. */
 export function Time({ at, decimals = 0, date = false }) {

@@ -12,9 +12,10 @@ const KINDS = {
   job: "job",
 };
 
-/** Long ids keep their first eight digits; the full one belongs into a title. */
+/** UUIDs keep their first eight digits; the full one stands in the event. */
 export function short(id) {
-  return id.length > 20 && /^(GPU-|MIG-)?[0-9a-f-]{20,}$/i.test(id) ? `${id.slice(0, id.startsWith("GPU-") ? 12 : 8)}…` : id;
+  const uuid = /^(?:GPU-|MIG-)?([0-9a-f]{8})[0-9a-f-]{12,}$/i.exec(id);
+  return uuid ? `${uuid[1]}…` : id;
 }
 
 export function entity(name) {

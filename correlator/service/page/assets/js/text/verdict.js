@@ -37,7 +37,7 @@ export function headline(verdict) {
   const { domain, subdomain, terminal_state: end, culprits = [], candidates } = verdict;
   if (domain === "none") return end === "COMPLETED" ? "Completed. Nothing to explain." : "Nothing is wrong that would need explaining.";
   if (subdomain === "insufficient_evidence") {
-    return culprits.length ? `Not enough was seen. Suspects: ${list(culprits.map(place))}` : "Not enough was seen to say what happened.";
+    return culprits.length ? `Not enough was seen. ${culprits.length === 1 ? "Suspect" : "Suspects"}: ${list(culprits.map(place))}` : "Not enough was seen to say what happened.";
   }
   if (subdomain === "ambiguous") {
     const suspects = (candidates?.length ? candidates : culprits).map(place);
@@ -57,7 +57,7 @@ export function confidence(verdict) {
   }
   if (subdomain === "ambiguous") {
     const n = candidates?.length ?? 0;
-    return { level: "open", word: "ambiguous", text: `${n ? plural(n, "candidate") : "Several candidates"} fit the evidence equally well. No action follows from a guess.` };
+    return { level: "open", word: "ambiguous", text: `${n ? plural(n, "candidate") : "Several candidates"} fit the evidence equally well. Naming one would be a guess.` };
   }
   if (domain === "none") return { level: "firm", word: phase, text: phase === "final" ? "Final: all evidence has had time to arrive." : "So far. A finding would change it." };
   const missing = coverage.filter((c) => c.status !== "ok").length;

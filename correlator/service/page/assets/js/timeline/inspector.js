@@ -11,9 +11,17 @@ const MOST = 4;
 
 export function Inspector({ item, origin, budget }) {
   if (!item) {
-    return html`<p class="inspect muted">Point at a bar or a mark, or press Tab and walk with the arrow keys. <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>Shift</kbd> with arrows moves, <kbd>0</kbd> shows the incident, <kbd>Enter</kbd> opens the evidence.</p>`;
+    return html`
+      <p class="inspect muted">
+        Point at a bar or a mark, or press Tab and walk with the arrow keys.${" "}
+        <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>Shift</kbd> with arrows moves,${" "}
+        <kbd>0</kbd> shows the incident, <kbd>Enter</kbd> opens the evidence.
+      </p>`;
   }
-  return html`<div class="inspect" aria-live="off">${item.kind === "span" ? html`<${SpanFacts} span=${item} origin=${origin} budget=${budget} />` : html`<${MarkFacts} mark=${item} origin=${origin} />`}</div>`;
+  const facts = item.kind === "span"
+    ? html`<${SpanFacts} span=${item} origin=${origin} budget=${budget} />`
+    : html`<${MarkFacts} mark=${item} origin=${origin} />`;
+  return html`<div class="inspect" aria-live="off">${facts}</div>`;
 }
 
 const at = (t, origin) => `${offset((t - origin) / 1000, 0.001)} (${clock(t, 3)})`;

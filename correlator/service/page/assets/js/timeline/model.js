@@ -7,24 +7,28 @@ import { href } from "../state/route.js";
 const LETHAL = 1.15; // the end of the band in which NCCL gives up (docs/signals.md)
 const MOST_ROWS = 8; // in one lane
 const LEAST_FOCUS_MS = 2_000;
+const AFTER_MS = 5_000; // an action this long after the end still belongs to the incident
 
 /** `verdict`: data of the attribution that is shown, or null; `now`: ms, the end of what still lasts. */
 export function model(timeline, verdict, now) {
   const roles = evidenceRoles(verdict);
   const from = ms(timeline.from);
-  const to = Math.max(ms(timeline.to), ...(timeline.ended ? [] : [Math.min(now, ms(timeline.to) + 3_600_000)]));
+  const asked = (timeline.actions ?? []).map((a) => ms(a.time) + AFTER_MS);
+  const to = Math.max(ms(timeline.to), ...asked, ...(timeline.ended ? [] : [Math.min(now, ms(timeline.to) + 3_600_000)]));
   const lanes = timeline.lanes.map((lane) => {
     const spans = lane.spans.map((span) => spanOf(span, lane.node, to, roles));
     const { rows, left } = packed(spans);
     const marks = lane.marks.map((mark) => markOf(mark, lane.node, roles)).sort((a, b) => a.at - b.at);
-    return { node: lane.node, rows, marks, hidden: (lane.hidden ?? 0) + left, quiet: !spans.length && marks.every((m) => m.severity === "info" && !m.role) };
+    return { node: lane.node, rows, marks, hidden: (lane.hidden ?? 0) + left };
   });
   const all = lanes.flatMap((lane) => lane.rows.flatMap((row) => row.spans));
   const onset = onsetOf(timeline, verdict);
   const lines = linesOf(timeline, all, onset);
   const marks = lanes.flatMap((lane) => lane.marks);
   const origin = onset ?? ms(timeline.started) ?? from;
-  return { lanes, lines, whole: [from, to], focus: focusOf({ all, marks, lines, whole: [from, to], onset }), origin, budget: timeline.budget_s ?? null };
+  const focus = focusOf({ all, marks, lines, whole: [from, to], onset });
+  for (const lane of lanes) lane.quiet = isQuiet(lane, focus);
+  return { lanes, lines, whole: [from, to], focus, origin, budget: timeline.budget_s ?? null };
 }
 
 /** When it began: the first finding that the verdict rests on. The verdict's own `onset` is the earliest time
@@ -38,9 +42,11 @@ export function onsetOf(timeline, verdict) {
 function evidenceRoles(verdict) {
   const byId = new Map();
   const byPlace = new Map();
-  for (const symptom of [...(verdict?.interesting ?? []), ...(verdict?.active ?? [])]) {
-    for (const id of symptom.evidence) byId.set(id, symptom.state);
-    byPlace.set(`${symptom.node} ${symptom.entity} ${symptom.code}`, symptom.state);
+  for (const role of ["interesting", "active"]) {
+    for (const symptom of verdict?.[role] ?? []) {
+      for (const id of symptom.evidence) byId.set(id, role);
+      byPlace.set(`${symptom.node} ${symptom.entity} ${symptom.code}`, role);
+    }
   }
   return (id, node, entity, code) => byId.get(id) ?? byPlace.get(`${node} ${entity} ${code}`) ?? null;
 }
@@ -59,6 +65,13 @@ const markOf = (mark, node, roles) => ({
   role: roles(mark.id, node, null, mark.kind), href: href.event(mark.id),
 });
 
+/** Nothing of the incident is seen there: nothing happens in its time but lines that mean nothing. */
+function isQuiet(lane, [from, to]) {
+  const during = (item) => (item.b ?? item.at) >= from && (item.a ?? item.at) <= to;
+  const spans = lane.rows.flatMap((row) => row.spans);
+  return !spans.some((s) => s.role === "active" || during(s)) && lane.marks.every((m) => !m.role && (m.severity === "info" || !during(m)));
+}
+
 /** Spans of one entity stand in rows of their own, each where there is room. */
 export function packed(spans, most = MOST_ROWS) {
   const rows = [];
@@ -74,7 +87,7 @@ export function packed(spans, most = MOST_ROWS) {
         left++;
         continue;
       }
-      row = { entity: span.entity, first: !rows.some((r) => r.entity === span.entity), end: -Infinity, spans: [] };
+      row = { entity: span.entity, end: -Infinity, spans: [] };
       rows.push(row);
     }
     row.spans.push(span);
@@ -90,7 +103,7 @@ function linesOf(timeline, spans, onset) {
   if (started !== null) lines.push({ kind: "edge", at: started, text: "started" });
   const budget = timeline.budget_s;
   const outages = spans.filter((s) => s.signal === "port_outage");
-  const fatal = budget && (outages.find((s) => s.b - s.a >= budget * 1000) ?? outages[0]);
+  const fatal = budget && (outages.find((s) => s.b - s.a >= budget * 1000) ?? outages.find((s) => s.open));
   if (fatal) {
     const at = fatal.a + budget * 1000;
     lines.push({ kind: "budget", at, until: fatal.a + LETHAL * budget * 1000, text: `NCCL gives up here, ${duration(budget)}`, brief: "NCCL gives up" });
@@ -107,8 +120,9 @@ function linesOf(timeline, spans, onset) {
  * later (a node that is silent since the job is gone) does not stretch it. */
 export function focusOf({ all, marks, lines, whole, onset }) {
   const begin = onset ?? -Infinity;
-  const points = lines.filter((l) => l.kind !== "edge").map((l) => l.until ?? l.at);
   const ended = lines.findLast((l) => l.kind === "edge" && l.text === "ended");
+  const late = (ended?.at ?? Infinity) + AFTER_MS;
+  const points = lines.filter((l) => l.kind !== "edge" && (l.kind !== "action" || l.at <= late)).map((l) => l.until ?? l.at);
   if (ended && onset !== null && ended.at >= onset) points.push(ended.at);
   for (const span of all) if (span.role === "active") points.push(span.a, ...(span.open ? [] : [span.b]));
   for (const mark of marks) if (mark.role === "active") points.push(mark.at);
@@ -121,6 +135,22 @@ export function focusOf({ all, marks, lines, whole, onset }) {
   const room = Math.max(LEAST_FOCUS_MS, b - a);
   return [Math.max(whole[0], a - room * 0.08), Math.min(whole[1], b + room * 0.12)];
 }
+
+/** Blamed nodes first, then by when something was first seen there, then by name. */
+export function inOrder(lanes, blamed) {
+  const first = (lane) =>
+    Math.min(Infinity, ...lane.rows.flatMap((r) => r.spans.map((s) => s.a)), ...lane.marks.map((m) => m.at));
+  return lanes
+    .map((lane) => ({ lane, weight: blamed.has(lane.node) ? 0 : 1, at: first(lane) }))
+    .sort((a, b) => a.weight - b.weight || a.at - b.at || (a.lane.node < b.lane.node ? -1 : 1))
+    .map(({ lane }) => lane);
+}
+
+/** A lane without the rows that have nothing in the window. */
+export const within = (lane, [from, to]) => ({
+  ...lane,
+  rows: lane.rows.filter((row) => row.spans.some((s) => s.b >= from && s.a <= to)),
+});
 
 /** Marks that would lie on each other become one with a number. */
 export function clustered(marks, window, width, apart = 14) {

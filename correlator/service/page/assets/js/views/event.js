@@ -42,7 +42,12 @@ export function Event({ id }) {
       <div class="stack">
         <${Panel} id="effects" title="What followed" about=${data.effects.length ? plural(data.effects.length, "event") : "nothing names it as a cause"}>
           ${data.effects.length > 0 && html`<ul class="feed">${data.effects.map((e) => html`
-            <li key=${e.id}><a href=${href.event(e.id)}><span class="sev" data-severity="info"><${Icon} name=${iconOf(e)} /></span><span class="what">${e.title}</span><span class="when"><${Time} at=${e.time} decimals=${1} /></span><span class="about">${kindName(e.kind)}</span></a></li>`)}
+            <li key=${e.id}><a href=${href.event(e.id)}>
+              <span class="sev" data-severity="info"><${Icon} name=${iconOf(e)} /></span>
+              <span class="what">${e.title}</span>
+              <span class="when"><${Time} at=${e.time} decimals=${1} /></span>
+              <span class="about">${kindName(e.kind)}</span>
+            </a></li>`)}
           </ul>`}
         <//>
         <${Panel} id="raw" title="As it was written" tools=${html`<a class="link small" href=${path`/v1/events/${id}`} target="_blank" rel="noreferrer">JSON with its chain</a>`}>

@@ -29,9 +29,17 @@ export const Tree = ({ root }) => html`
   <ul class="tree" role="tree" aria-label="Evidence chain" onKeyDown=${walk}><${Branch} link=${root} depth=${0} first=${true} /></ul>
 `;
 
-function Branch({ link, depth, first }) {
+/** What a verdict made of each piece of its evidence: id -> symptom. */
+function weighed({ kind, event }) {
+  if (kind !== "attribution") return null;
+  const { active, interesting } = event.data;
+  return new Map([...interesting, ...active].flatMap((s) => s.evidence.map((id) => [id, s])));
+}
+
+function Branch({ link, depth, first, symptom }) {
   const [open, setOpen] = useState(true);
   const causes = link.causes ?? [];
+  const weights = weighed(link);
   const name = link.missing ? "not in the store" : titleOf(link);
   const body = link.missing
     ? html`<span class="muted">${link.id.slice(0, 12)}… is not in the store: it has not arrived yet, or was kept for its time</span>`
@@ -45,6 +53,7 @@ function Branch({ link, depth, first }) {
         ${link.note && html`<span class="tag" data-tone="drill">${link.note}</span>`}
         ${link.event?.data?.severity && html`<${Severity} severity=${link.event.data.severity} />`}
         ${link.again && html`<span>shown above already</span>`}
+        ${symptom?.demoted_by && html`<span>set aside by <span class="tag mono">${symptom.demoted_by}</span> ${symptom.reason}</span>`}
       </span>`;
   return html`
     <li role="treeitem" aria-level=${depth + 1} aria-expanded=${causes.length ? String(open) : null} aria-label=${name} tabIndex=${first ? 0 : -1} data-kind=${link.kind ?? "missing"}>
@@ -54,7 +63,7 @@ function Branch({ link, depth, first }) {
       </div>
       ${causes.length > 0 && open && html`
         <ul role="group">
-          ${causes.map((cause) => html`<${Branch} key=${cause.id} link=${cause} depth=${depth + 1} />`)}
+          ${causes.map((cause) => html`<${Branch} key=${cause.id} link=${cause} depth=${depth + 1} symptom=${weights?.get(cause.id)} />`)}
           ${link.hidden && html`<li role="none" class="muted small more">and ${link.hidden} more</li>`}
         </ul>`}
     </li>

@@ -1,8 +1,7 @@
 // One attempt: the verdict in plain words, the incident over time, and what the verdict rests on.
 import { html, useMemo } from "../lib/ui.js";
 import { path } from "../net/api.js";
-import { Icon } from "../parts/icons.js";
-import { Time } from "../parts/marks.js";
+import { JobState, Time } from "../parts/marks.js";
 import { Empty, Failed, Stale, Waiting } from "../parts/notices.js";
 import { Panel } from "../parts/panel.js";
 import { useResource } from "../state/resource.js";
@@ -11,7 +10,7 @@ import { href, useQuery } from "../state/route.js";
 import { onsetOf } from "../timeline/model.js";
 import { Timeline } from "../timeline/timeline.js";
 import { duration, ms } from "../text/time.js";
-import { jobState, plural } from "../text/words.js";
+import { plural } from "../text/words.js";
 import { useNow } from "../lib/clock.js";
 import { Actions } from "./job_actions.js";
 import { Evidence } from "./job_evidence.js";
@@ -23,7 +22,15 @@ export function Job({ id, attempt }) {
   if (attempt === null) {
     const found = latest.data?.items.filter((j) => j.job_id === id);
     if (found?.length) return html`<${Attempt} id=${id} attempt=${Math.max(...found.map((j) => j.attempt))} />`;
-    return html`<div class="panel">${latest.error ? html`<${Failed} error=${latest.error} />` : latest.loading ? html`<${Waiting} />` : html`<${Empty} title=${`Job ${id} is not among the latest`}>Name the attempt in the address: <code>/jobs/${id}/1</code><//>`}</div>`;
+    return html`
+      <h1 tabindex="-1">Job <span class="mono">${id}</span></h1>
+      <div class="panel">
+        ${latest.error
+          ? html`<${Failed} error=${latest.error} />`
+          : latest.loading
+            ? html`<${Waiting} />`
+            : html`<${Empty} title="It is not among the latest jobs">Name the attempt in the address: <code>/jobs/${id}/1</code><//>`}
+      </div>`;
   }
   return html`<${Attempt} id=${id} attempt=${attempt} />`;
 }
@@ -45,7 +52,11 @@ function Attempt({ id, attempt }) {
   const onset = onsetOf(timeline.data, verdict);
 
   if (!job.data) {
-    return html`<h1 tabindex="-1">Job <span class="mono">${id}</span></h1><div class="panel">${job.error ? html`<${Failed} error=${job.error} what=${`Attempt ${attempt} of job ${id}`} />` : html`<${Waiting} lines=${8} />`}</div>`;
+    return html`
+      <h1 tabindex="-1">Job <span class="mono">${id}</span></h1>
+      <div class="panel">
+        ${job.error ? html`<${Failed} error=${job.error} what=${`Attempt ${attempt} of job ${id}`} />` : html`<${Waiting} lines=${8} />`}
+      </div>`;
   }
   return html`
     <${Title} job=${job.data} id=${id} attempt=${attempt} />
@@ -76,12 +87,13 @@ function Title({ job, id, attempt }) {
   const from = ms(job.started);
   const length = from === null ? null : Math.round(((ms(job.ended) ?? now) - from) / 1000);
   const nccl = job.job?.nccl;
+  const others = (job.attempts ?? []).filter((a) => a !== attempt);
   return html`
     <div class="title">
       <h1 tabindex="-1">Job <span class="mono">${id}</span>${job.job?.name && html` <span class="muted">${job.job.name}</span>`}</h1>
       <div class="facts">
-        <span><span class="sev" data-severity=${job.state === "RUNNING" || job.state === "COMPLETED" ? "good" : "info"}><${Icon} name=${job.state === "RUNNING" ? "live" : job.state === "COMPLETED" ? "good" : "quarantined"} />${jobState(job.state)}</span></span>
-        <span>attempt <b>${attempt}</b>${job.attempts?.length > 1 && html` of ${job.attempts.filter((a) => a !== attempt).map((a) => html` <a class="link" href=${href.job(id, a)}>${a}</a>`)}`}</span>
+        <span><${JobState} state=${job.state} /></span>
+        <span>attempt <b>${attempt}</b>${others.length > 0 && html`, others: ${others.map((a) => html` <a class="link" href=${href.job(id, a)}>${a}</a>`)}`}</span>
         <span><b>${plural(job.nodes, "node")}</b></span>
         <span>started <b><${Time} at=${job.started} /></b></span>
         ${length !== null && html`<span>${job.ended ? "ran" : "running for"} <b>${duration(length)}</b></span>`}

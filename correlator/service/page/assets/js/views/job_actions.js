@@ -17,7 +17,7 @@ export function Actions({ actions, origin }) {
         ? html`<${Waiting} lines=${2} />`
         : actions.length
           ? html`<ul class="actions">${actions.map((a) => html`<${Action} key=${a.id} action=${a} origin=${origin} />`)}</ul>`
-          : html`<${Empty} title="None asked for">An action comes only from a firm cause that can still be acted on, and only if every guard passes.<//>`}
+          : html`<${Empty} title="None asked for">One is asked for when a cause is firm and something can still be saved, or when a suspect should be checked; and only if every guard passes.<//>`}
     <//>
   `;
 }
@@ -25,11 +25,12 @@ export function Actions({ actions, origin }) {
 function Action({ action, origin }) {
   const { data } = useResource(path`/v1/events/${action.id}`);
   const full = data?.event?.data;
+  const [mode, tone] = action.held_by.length ? ["held", "early"] : action.dry_run ? ["dry run", "drill"] : ["asked for", "accent"];
   return html`
     <li>
       <p class="head"><span class="sev" data-severity="info"><${Icon} name="action" /></span> <a href=${href.event(action.id)}><b>${actionName(action.action)}</b></a>
         <span class="muted">${list(action.exclude_nodes ?? action.nodes)}</span>
-        <span class="tag" data-tone=${action.held_by.length ? "early" : action.dry_run ? "drill" : "accent"}>${action.held_by.length ? "held" : action.dry_run ? "dry run" : "asked for"}</span> <${Drill} drill=${action.drill} />
+        <span class="tag" data-tone=${tone}>${mode}</span> <${Drill} drill=${action.drill} />
         <span class="muted small">${origin !== null ? offset((ms(action.time) - origin) / 1000, 0.01) : html`<${Ago} at=${action.time} />`}</span></p>
       <p class="muted">${action.reason}</p>
       ${full?.guards?.length > 0 && html`<${Guards} guards=${full.guards} />`}
@@ -43,10 +44,20 @@ function Guards({ guards }) {
   const passed = guards.filter((g) => g.passed);
   return html`
     ${held.length > 0 && html`<ul class="guards">${held.map((g) => html`<${Guard} g=${g} />`)}</ul>`}
-    ${passed.length > 0 && html`<details class="passed"><summary><span class="sev" data-severity="good"><${Icon} name="good" /></span> ${plural(passed.length, "guard")} passed</summary><ul class="guards">${passed.map((g) => html`<${Guard} g=${g} />`)}</ul></details>`}
+    ${passed.length > 0 && html`
+      <details class="passed">
+        <summary><span class="sev" data-severity="good"><${Icon} name="good" /></span> ${plural(passed.length, "guard")} passed</summary>
+        <ul class="guards">${passed.map((g) => html`<${Guard} g=${g} />`)}</ul>
+      </details>`}
   `;
 }
 
 const Guard = ({ g }) => html`
-  <li><span class="sev" data-severity=${g.passed ? "good" : "error"}><${Icon} name=${g.passed ? "good" : "quarantined"} label=${g.passed ? "passed" : "did not pass"} /></span> <span class="mono">${g.guard}</span> <span class="muted">${g.detail}</span></li>
+  <li>
+    <span class="sev" data-severity=${g.passed ? "good" : "error"}>
+      <${Icon} name=${g.passed ? "good" : "quarantined"} label=${g.passed ? "passed" : "did not pass"} />
+    </span>
+    <span class="mono">${g.guard}</span>
+    <span class="muted">${g.detail}</span>
+  </li>
 `;

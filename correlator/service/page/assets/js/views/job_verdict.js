@@ -1,11 +1,11 @@
 // The verdict card: what happened, how sure that is, and the few moments that matter.
 import { html } from "../lib/ui.js";
 import { Icon } from "../parts/icons.js";
-import { Drill, Time } from "../parts/marks.js";
+import { Drill } from "../parts/marks.js";
 import { Empty, Waiting } from "../parts/notices.js";
 import { href } from "../state/route.js";
-import { entity, place } from "../text/entity.js";
-import { duration, ms, offset } from "../text/time.js";
+import { entity } from "../text/entity.js";
+import { clock, day, duration, ms, offset } from "../text/time.js";
 import { confidence, ending, headline } from "../text/verdict.js";
 import { actionName, plural, subdomainName } from "../text/words.js";
 
@@ -56,7 +56,7 @@ const Candidates = ({ list }) => html`
 /** Onset, action, recovery, end: each as the time since the onset. */
 function Moments({ onset, verdict, timeline, job }) {
   const moments = [];
-  if (onset !== null) moments.push({ name: "onset", at: "", big: html`<${Time} at=${onset} decimals=${3} />`, text: verdict.culprits.map(place).join(", ") });
+  if (onset !== null) moments.push({ name: "onset", at: "", big: clock(onset, 3), text: `${day(onset)} UTC` });
   const since = (at) => offset((ms(at) - onset) / 1000, 0.01);
   const budget = timeline?.budget_s;
   const action = timeline?.actions?.[0];

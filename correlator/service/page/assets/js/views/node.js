@@ -79,7 +79,13 @@ function Collectors({ collectors, heard }) {
         ? html`<ul class="collectors">${names.map((name) => {
             const { status, reason, lost } = collectors[name];
             const [tone, icon] = COLLECTOR[status] ?? ["warning", "unknown"];
-            return html`<li><span class="sev" data-severity=${tone}><${Icon} name=${icon} /></span><span class="mono">${name}</span> <span class="muted">${status}${reason ? `: ${reason}` : ""}${lost ? `, ${plural(lost, "record")} lost` : ""}</span></li>`;
+            const about = `${status}${reason ? `: ${reason}` : ""}${lost ? `, ${plural(lost, "record")} lost` : ""}`;
+            return html`
+              <li>
+                <span class="sev" data-severity=${tone}><${Icon} name=${icon} /></span>
+                <span class="mono">${name}</span>
+                <span class="muted">${about}</span>
+              </li>`;
           })}</ul>`
         : html`<${Empty} title="Never heard">No heartbeat has come from it. Is <code>faultwire collect</code> running there?<//>`}
     <//>

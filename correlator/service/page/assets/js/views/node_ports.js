@@ -1,7 +1,7 @@
 // How long each port was down: in each window against its threshold, and every outage as a point.
 import { html, useMemo } from "../lib/ui.js";
 import { Icon } from "../parts/icons.js";
-import { Time } from "../parts/marks.js";
+import { Severity, Time } from "../parts/marks.js";
 import { Empty } from "../parts/notices.js";
 import { Panel } from "../parts/panel.js";
 import { href } from "../state/route.js";
@@ -33,13 +33,22 @@ function Port({ port }) {
     <section class="port" aria-label=${entity(port.entity)}>
       <h3 class="mono">${entity(port.entity)}</h3>
       <dl class="windows">${port.windows.map((w) => html`<${Window} w=${w} />`)}</dl>
-      <ul class="outages">${port.outages.slice(0, LISTED).map((o) => html`
-        <li><a href=${href.event(o.id)}><${Time} at=${o.since} decimals=${3} /></a> <b>${o.length_s == null ? "length unknown" : duration(o.length_s)}</b>${o.until == null ? html` <span class="sev" data-severity="error"><${Icon} name="error" />still down</span>` : ""}${["budget", "lethal"].includes(o.level) ? html` <span class="sev" data-severity="error"><${Icon} name="fatal" />past NCCL's budget</span>` : ""}</li>`)}
+      <ul class="outages">
+        ${port.outages.slice(0, LISTED).map((o) => html`<${Outage} key=${o.id} o=${o} />`)}
         ${port.outages.length > LISTED && html`<li class="muted">and ${port.outages.length - LISTED} more</li>`}
       </ul>
     </section>
   `;
 }
+
+const Outage = ({ o }) => html`
+  <li>
+    <a href=${href.event(o.id)}><${Time} at=${o.since} decimals=${3} /></a>${" "}
+    <b>${o.length_s == null ? "length unknown" : duration(o.length_s)}</b>${" "}
+    ${o.until == null && html`<${Severity} severity="error">still down<//> `}
+    ${["budget", "lethal"].includes(o.level) && html`<${Severity} severity="fatal">past NCCL's budget<//>`}
+  </li>
+`;
 
 /** A bar against its threshold: the mark stands at two thirds, so that a bar may pass it. */
 function Window({ w }) {
@@ -47,13 +56,20 @@ function Window({ w }) {
   const scale = threshold ? threshold * 1.5 : window;
   const part = Math.min(1, down / scale);
   const over = threshold != null && down >= threshold;
-  const words = `${duration(down)} down in ${WINDOWS[window] ?? duration(window)}${threshold ? `, threshold ${duration(threshold)}${over ? ", passed" : ""}` : ""}`;
+  const limit = threshold ? `, threshold ${duration(threshold)}${over ? ", passed" : ""}` : "";
+  const words = `${duration(down)} down in ${WINDOWS[window] ?? duration(window)}${limit}`;
   return html`
     <div data-over=${over}>
       <dt>${WINDOWS[window] ?? duration(window)}</dt>
       <dd>
-        <span class="gauge" role="img" aria-label=${words}><i style=${{ width: `${(part * 100).toFixed(2)}%` }} />${threshold ? html`<u style=${{ left: "66.67%" }} />` : null}</span>
-        <span class="figure"><b>${duration(down)}</b>${threshold ? html` <span class="muted">of ${duration(threshold)}</span>` : ""}${over ? html` <span class="sev" data-severity="error"><${Icon} name="error" label="threshold passed" /></span>` : ""}</span>
+        <span class="gauge" role="img" aria-label=${words}>
+          <i style=${{ width: `${(part * 100).toFixed(2)}%` }} />
+          ${threshold ? html`<u style=${{ left: "66.67%" }} />` : null}
+        </span>
+        <span class="figure">
+          <b>${duration(down)}</b>${threshold ? html` <span class="muted">of ${duration(threshold)}</span> ` : ""}
+          ${over && html`<span class="sev" data-severity="error"><${Icon} name="error" label="threshold passed" /></span>`}
+        </span>
       </dd>
     </div>
   `;
