@@ -21,7 +21,7 @@ from collectors.parsers.kernel import SUMMARY
 from collectors.parsers.records import KernelRecord
 from collectors.parsers.stamps import UptimeClock, YearlessClock
 from collectors.parsers.text_formats import FORMATS, Hints
-from collectors.stores.loki_answers import Entry
+from collectors.stores.loki_answers import NEWEST, Entry
 from collectors.stores.names import NODE_LABELS, NodeNames
 from topics.events import Event
 from topics.payloads import Log, Origin, WrittenBy
@@ -243,9 +243,10 @@ def _time(text: str | None) -> int | None:
     if text is None:
         return None
     try:
-        return parse_rfc3339(text.replace(",", "."))
+        time = parse_rfc3339(text.replace(",", "."))
     except ValueError:
         return None
+    return time if 0 < time <= NEWEST else None
 
 
 Content = Literal["workload", "kernel", "fabric_manager"]

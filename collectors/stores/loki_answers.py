@@ -15,7 +15,8 @@ import orjson
 
 from topics.time import parse_rfc3339
 
-NEWEST: Final = 2**63 - 1
+NEWEST: Final = 7 * 10**18
+"""Later times (2191) are none."""
 
 
 class Entry(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-NEWEST_S: Final = 9_000_000_000.0
+NEWEST_S: Final = 7_000_000_000.0
 
 
 class Sample(NamedTuple):

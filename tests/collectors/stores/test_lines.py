@@ -110,6 +110,7 @@ def test_a_time_in_the_line_is_the_lines_time() -> None:
     rules = LineRules(line=r"(?P<time>\S+) ")
     assert place(entry("2026-05-04T08:00:05,5Z x", 1), rules, NAMES).time == at(5.5)
     assert place(entry("yesterday x", 1), rules, NAMES).time == at(1)
+    assert place(entry("9999-05-04T08:00:05Z x", 1), rules, NAMES).time == at(1)
 
 
 def test_text_wrapped_in_json_is_unwrapped() -> None:

@@ -436,7 +436,7 @@ async def _context(site: Site) -> Any:
 
     settings = configuration(None, environ={}).settings
     told = read(site.document(), "test", Path("/"))
-    return await discover(told.context, "c1", settings.kafka, site.job, None, {}, 10**19)
+    return await discover(told.context, "c1", settings.kafka, site.job, None, {}, 2 * 10**18)
 
 
 def _events(site: Site) -> list[Any]:

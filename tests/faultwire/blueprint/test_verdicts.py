@@ -74,7 +74,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             capture, expected[name] = SCENARIOS[name].build()
             capture.write(folder / name, expected[name])
             store.push(loki_streams(folder / name, incident=name))
-            rows += prometheus_rows(folder / name, incident=name)
+            rows += prometheus_rows(folder / name, 15.0, incident=name)
         address = stack.enter_context(prometheus.running(tmp_path_factory.mktemp("prometheus"), rows))
         yield Site(folder, expected, store.url, address)
 
