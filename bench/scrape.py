@@ -2,8 +2,8 @@
 
     python -m bench.scrape [--nodes 12500] [--json FILE]
 
-Measured in processor time: the walk over the nodes and its longest slice (what a record may have to wait for), making the
-families, writing the text (on another thread in the worker). No network.
+Measured in processor time: the walk over the nodes and its longest slice (what a record may have to wait
+for), making the families, writing the text (on another thread in the worker). No network.
 """
 
 from __future__ import annotations
