@@ -44,21 +44,23 @@ class CheckPublisher:
         self._topic = kafka_name("raw.check", prefix)
         self._within_s = within_s
         self._options = dict(options or {})
+        self._turn = asyncio.Lock()
 
     async def publish(self, events: Sequence[Event[Any]]) -> bool:
         """These, after what waits from earlier runs. False: they wait now, too. Raises `OSError` when not
         even the disk takes them."""
-        everything = [*_read(self._waiting), *events]
-        if not everything:
+        async with self._turn:  # what waits is read, and written again
+            everything = [*_read(self._waiting), *events]
+            if not everything:
+                return True
+            try:
+                async with asyncio.timeout(self._within_s):
+                    await self._until_sent(everything)
+            except TimeoutError:
+                _write(self._waiting, everything[-MAX_WAITING:])
+                return False
+            _write(self._waiting, [])
             return True
-        try:
-            async with asyncio.timeout(self._within_s):
-                await self._until_sent(everything)
-        except TimeoutError:
-            _write(self._waiting, everything[-MAX_WAITING:])
-            return False
-        _write(self._waiting, [])
-        return True
 
     async def _until_sent(self, events: Sequence[Event[Any]]) -> None:
         while True:

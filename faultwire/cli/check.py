@@ -15,10 +15,10 @@ from faultwire.cli.common import BAD_INPUT, FINDING, OK, fail, settings
 
 if TYPE_CHECKING:
     from checks.context import NodeCheck
-    from checks.model import Result, Suite
-    from checks.platforms import Platform
-    from checks.runner import Report
+    from checks.model import Result
+    from checks.session import Finished
     from faultwire.settings import Settings
+    from topics.events import Event
 
 PASSED: Final = 0
 FAILED: Final = 2
@@ -109,7 +109,10 @@ def run(
     """
     import asyncio
 
+    from checks.delivery import CheckPublisher
+    from checks.needs import BusyError
     from checks.platforms import PlatformError, read
+    from checks.session import Session
     from checks.suites import UnknownError
     from checks.suites import check as check_of
     from checks.suites import suite as suite_of
@@ -127,11 +130,21 @@ def run(
     if dry_run:
         _plan(chosen, told)
         return
+    screen = _Screen(as_json=as_json, events=print_)
     try:
-        session = _Session(told, own, parameters, as_json=as_json, printing=print_, textfile=textfile)
-    except SecurityError as exc:
+        publisher = None if print_ else CheckPublisher(
+            told.kafka.bootstrap, told.check.state_dir, prefix=told.kafka.prefix,
+            within_s=told.check.deliver_within_s, options=told.kafka.options,
+        )  # fmt: skip
+        session = Session(told.check, screen.say, screen.warn, publisher, own, parameters)
+        finished = asyncio.run(session.run(chosen, suite))
+    except (BusyError, SecurityError, OSError) as exc:
         fail(exc, COULD_NOT_TEST)
-    raise typer.Exit(asyncio.run(session.run(chosen, suite)))
+    screen.end(finished)
+    if textfile is not None:
+        _write_metrics(textfile, screen.results)
+    status = _STATUS[finished.verdict]
+    raise typer.Exit(COULD_NOT_TEST if status == PASSED and not finished.delivered else status)
 
 
 def last(as_json: Json = False) -> None:
@@ -168,11 +181,12 @@ def hook(
     if kind not in {"prolog", "epilog", "health"}:
         typer.echo(f"faultwire: no hook {kind}; the job may start", err=True)
         raise typer.Exit(OK)
-    folder, age = where(context.find_root().params.get("config_file"), os.environ)
+    config = context.find_root().params.get("config_file")
+    folder, age = where(config, os.environ)
     given = answer(folder, time.time(), age)
     typer.echo(f"faultwire: {given.message}", err=True)
     if refresh:
-        _start("epilog" if kind == "health" else kind)
+        _start("epilog" if kind == "health" else kind, config)
     raise typer.Exit(given.status)
 
 
@@ -236,108 +250,46 @@ def thresholds(
     raise typer.Exit(BAD_INPUT if wrong else OK)
 
 
-class _Session:
-    """One run: results are shown, remembered and delivered as they come."""
+class _Screen:
+    """What people and programs see of a run."""
 
-    def __init__(
-        self, told: Settings, own: tuple[Platform, ...], parameters: dict[str, float | str],
-        *, as_json: bool, printing: bool, textfile: Path | None,
-    ) -> None:  # fmt: skip
-        from checks.delivery import CheckPublisher
-
-        self._told = told
-        self._own = own
-        self._parameters = parameters
+    def __init__(self, *, as_json: bool, events: bool) -> None:
         self._json = as_json
-        self._printing = printing
-        self._textfile = textfile
-        self._results: list[Result] = []
-        self._undelivered = False
-        self._publisher = None if printing else CheckPublisher(
-            told.kafka.bootstrap, told.check.state_dir, prefix=told.kafka.prefix,
-            within_s=told.check.deliver_within_s, options=told.kafka.options,
-        )  # fmt: skip
+        self._events = events
+        self.results: list[Result] = []
 
-    async def run(self, chosen: list[NodeCheck], suite: str | None) -> int:
-        """The exit code. SIGTERM and SIGINT end what runs; what is left is `aborted`, and told."""
-        import asyncio
-        import signal
-
-        from checks.model import gravest
-        from checks.needs import BusyError, alone
-        from checks.runner import Runner
-
-        runner = Runner(self._told.check, self._own, self._parameters, told=self._take)
-        kind: Suite = "bootstrap" if suite == "bootstrap" else "periodic" if suite else "manual"
-        started = time.time_ns()
-        try:
-            with alone(self._told.check):
-                task = asyncio.create_task(runner.run(chosen, kind, suite or "manual"))
-                loop = asyncio.get_running_loop()
-                for number in (signal.SIGTERM, signal.SIGINT):
-                    loop.add_signal_handler(number, task.cancel)
-                try:
-                    report = await task
-                except asyncio.CancelledError:
-                    report = self._cut_short()
-                if suite == "bootstrap":
-                    await self._whole(report, started)
-        except (BusyError, OSError) as exc:
-            typer.echo(f"faultwire: {exc}", err=True)
-            return COULD_NOT_TEST
-        if not self._json and not self._printing:
-            for skipped in report.skipped:
-                typer.echo(f"{'':<5} {skipped.check:<10} not for this node: {skipped.why}")
-        self._write_metrics()
-        status = _STATUS[gravest(result.verdict for result in report.results)]
-        if not report.results:
-            typer.echo("faultwire: nothing was tested: " + "; ".join(s.why for s in report.skipped), err=True)
-        return COULD_NOT_TEST if status == PASSED and self._undelivered else status
-
-    def _cut_short(self) -> Report:
-        from checks.runner import Report
-
-        return Report(results=list(self._results))
-
-    async def _whole(self, report: Report, started: int) -> None:
-        from checks.runner import summary
-
-        await self._take(summary(report, "bootstrap", started, time.time_ns()))
-
-    async def _take(self, result: Result) -> None:
-        from checks.model import event, payload
-        from checks.verdicts import remember
+    def say(self, result: Result, event: Event[Any]) -> None:
+        from checks.model import payload
         from topics.events import encode
 
-        self._results.append(result)
-        told = self._told.check
-        made = event(result, cluster=told.cluster, node=told.node_name)
-        if self._printing:
-            typer.echo(encode(made))
+        self.results.append(result)
+        if self._events:
+            typer.echo(encode(event))
         elif self._json:
             typer.echo(payload(result).model_dump_json(exclude_none=True))
         else:
             seconds = (result.ended - result.started) / 1e9
             mark = _MARK[result.verdict]
             typer.echo(f"{mark:<5} {result.check:<10} {result.outcome.message}  [{seconds:.0f} s]")
-        try:
-            remember(told.state_dir, result)
-            if self._publisher is not None and not await self._publisher.publish([made]):
-                self._undelivered = True
-                typer.echo("faultwire: not delivered, waits for the next run", err=True)
-        except OSError as exc:
-            self._undelivered = True
-            typer.echo(f"faultwire: {told.state_dir}: {exc}", err=True)
 
-    def _write_metrics(self) -> None:
-        if self._textfile is None:
-            return
-        from checks.metrics import write_textfile
+    def warn(self, words: str) -> None:
+        typer.echo(f"faultwire: {words}", err=True)
 
-        try:
-            write_textfile(self._textfile, self._results)
-        except (OSError, ValueError) as exc:
-            typer.echo(f"faultwire: {exc}", err=True)
+    def end(self, finished: Finished) -> None:
+        for skipped in finished.report.skipped:
+            if not self._json and not self._events:
+                typer.echo(f"{'':<5} {skipped.check:<10} not for this node: {skipped.why}")
+        if not finished.report.results:
+            self.warn("nothing was tested: " + "; ".join(s.why for s in finished.report.skipped))
+
+
+def _write_metrics(path: Path, results: list[Result]) -> None:
+    from checks.metrics import write_textfile
+
+    try:
+        write_textfile(path, results)
+    except (OSError, ValueError) as exc:
+        typer.echo(f"faultwire: {exc}", err=True)
 
 
 def _settings(bootstrap: str | None) -> Settings:
@@ -373,15 +325,18 @@ def _plan(chosen: list[NodeCheck], told: Settings) -> None:
     typer.echo(f"about {cost_s(chosen):.0f} s in all; nothing was run")
 
 
-def _start(suite: str) -> None:
-    """In a session of its own, so that it outlives the hook."""
-    import subprocess
+def _start(suite: str, config: Path | None) -> None:
+    """In a session of its own, so that it outlives the hook, which does not wait for it."""
+    import os
 
-    subprocess.Popen(
+    quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    os.posix_spawn(
+        sys.executable,
         [sys.executable, "-m", "faultwire", "check", "run", "--suite", suite],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
+        {**os.environ, **({"FAULTWIRE_CONFIG": str(config)} if config else {})},
+        file_actions=quiet,
+        setsid=True,
+    )
 
 
 def _shown(value: float | str) -> str:

@@ -196,6 +196,17 @@ def test_the_hook_answers_from_the_last_verdict(command: Command, monkeypatch: p
     assert command("hook", "other").exit_code == 0
 
 
+def test_the_hook_can_start_the_next_look(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the background: the answer does not wait for it."""
+    monkeypatch.setattr("checks.hook.fail_open_after", lambda _: None)
+    monkeypatch.delenv("FAULTWIRE__CHECK__STATE_DIR", raising=False)
+    assert command("hook", "health", "--refresh").exit_code == 0
+    verdict, end = command.node.settings.state_dir / "last.json", time.monotonic() + 90
+    while not verdict.exists() or "pcie" not in json.loads(verdict.read_text())["checks"]:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
 def test_a_manifest_is_learnt_and_held_to(command: Command) -> None:
     told = command("learn")
     assert told.exit_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,12 @@ async def test_without_a_broker_results_wait_on_disk(tmp_path: Path) -> None:
     assert not await nowhere(tmp_path).publish([made("nccl")])
     assert not await nowhere(tmp_path).publish([made("gemm")])
     assert len((tmp_path / WAITING).read_bytes().splitlines()) == 2
+
+
+async def test_results_that_come_at_the_same_time_all_wait(tmp_path: Path) -> None:
+    publisher = nowhere(tmp_path)
+    await asyncio.gather(*(publisher.publish([made(name)]) for name in ("nccl", "gemm", "p2p")))
+    assert len((tmp_path / WAITING).read_bytes().splitlines()) == 3
 
 
 async def test_a_damaged_line_takes_no_other_with_it(tmp_path: Path) -> None:
