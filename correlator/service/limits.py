@@ -20,6 +20,8 @@ from correlator.service.settings import ServiceSettings
 CLIENTS: Final = 10_000
 """Remembered; the one that has not asked for longest is forgotten first, with a full bucket."""
 UNLIMITED: Final = frozenset({"/healthz", "/readyz"})
+FILES: Final = "/assets/"
+"""Those of the page: it asks for all of them at once, and they cost nothing."""
 STREAM: Final = "/v1/stream"
 SLOW: Final = "/attribution"
 """What may wait for an analysis, which has a limit of its own."""
@@ -103,7 +105,7 @@ class Limits:
     def _refusal(self, scope: Scope, headers: Headers) -> ASGIApp | None:
         if not self._any_host and _host(headers.get("host", "")) not in LOOPBACK_NAMES:
             return problem(421, "without tokens this service answers under the names of loopback only")
-        if scope["path"] not in UNLIMITED:
+        if scope["path"] not in UNLIMITED and not scope["path"].startswith(FILES):
             client = scope["client"][0] if scope.get("client") else ""
             wait = self._buckets.take(client, self._clock())
             if wait > 0:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
@@ -114,14 +115,16 @@ def incident_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server
     """The service after the demo's incident, five minutes ago. Tests only look."""
     stage = Stage(tmp_path_factory.mktemp("incident"))
     incident(stage, time.time_ns() - from_seconds(300))
-    with serving(stage.store) as server:
+    with closing(stage.store), serving(stage.store) as server:
         yield server
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
+def stage(tmp_path: Path) -> Iterator[Stage]:
     """An empty one of the test's own."""
-    return Stage(tmp_path)
+    stage = Stage(tmp_path)
+    with closing(stage.store):
+        yield stage
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import AsyncIterator
@@ -11,8 +12,11 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from correlator.service.app import create_app
 from correlator.service.page import mount
 from correlator.service.page import page as document
+from correlator.service.settings import ServiceSettings
+from correlator.service.store import Store
 
 PAGE = document.HERE
 OURS = [p for p in document.ASSETS.rglob("*") if p.is_file() and "vendor" not in p.parts]
@@ -72,6 +76,17 @@ async def test_files_are_revalidated_not_sent_again(client: httpx.AsyncClient) -
     first = await client.get("/assets/js/main.js")
     again = await client.get("/assets/js/main.js", headers={"If-None-Match": first.headers["etag"]})
     assert (first.status_code, again.status_code) == (200, 304)
+
+
+async def test_the_page_loads_all_its_files_at_once_whatever_the_rate(tmp_path: Path) -> None:
+    with contextlib.closing(Store(tmp_path / "service.db")) as store:
+        app = create_app(store, ServiceSettings(rate_per_s=1, burst=2))
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            files = [(await client.get("/assets/js/main.js")).status_code for _ in range(len(OURS))]
+            asked = [(await client.get("/v1/overview")).status_code for _ in range(4)]
+    assert set(files) == {200}
+    assert 429 in asked
 
 
 @pytest.mark.parametrize("path", ["/assets/../page.py", "/assets/%2e%2e/page.py", "/assets//etc/passwd"])
