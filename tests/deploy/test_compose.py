@@ -127,7 +127,10 @@ def test_every_long_running_process_has_a_health_of_its_own() -> None:
 
 def test_only_the_collector_is_root_with_the_one_right_that_it_needs() -> None:
     assert re.findall(r"^USER (\S+)", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
-    assert {name for name, service in OURS.items() if "user" in service} == {"collector"}
+    assert {name: s["user"] for name, s in OURS.items() if "user" in s} == {"collector": "0:10001"}
+    assert (
+        "-o faultwire -g faultwire -m 0770 /var/lib/faultwire" in DOCKERFILE
+    )  # root has no right to override
     for name, service in OURS.items():
         assert service["cap_drop"] == ["ALL"], name
         assert service["read_only"] is True, name
