@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
 
@@ -36,8 +36,11 @@ class DryRunController:
         *,
         prefix: str = DEFAULT_PREFIX,
         group: str = "faultwire-dry-run",
+        options: Mapping[str, Any] | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
+        """`options` are handed to the Kafka client (security)."""
+        self._options = dict(options or {})
         self._bootstrap = bootstrap
         self._report = report
         self._topic = kafka_name("actions", prefix)
@@ -54,6 +57,7 @@ class DryRunController:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             fetch_max_wait_ms=100,
+            **self._options,
         )
         await consumer.start()
         try:

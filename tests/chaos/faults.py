@@ -91,6 +91,17 @@ async def no_disk_for_the_spool(line: Line) -> None:
     await _brokers_back(line)
 
 
+def network(for_s: float, *, loss: float = 0.0, delay_s: float = 0.0, black_hole: bool = False) -> Fault:
+    async def fault(line: Line) -> None:
+        wire = line.wire
+        assert wire is not None
+        wire.loss, wire.delay_s, wire.black_hole = loss, delay_s, black_hole
+        await asyncio.sleep(for_s)
+        wire.heal()
+
+    return fault
+
+
 async def topics_deleted(line: Line) -> None:
     """A source topic is deleted under the workers and made again; whoever ends over it is started again."""
     async with line.kafka.admin() as admin:
@@ -111,11 +122,22 @@ ROWS: Final = (
     Row("one of three brokers killed", one_broker_killed, brokers=3),
     Row("... and back", one_broker_back, brokers=3),
     Row("all brokers killed, restarted", brokers_restarted),
-    Row("disk full under the spool, brokers away", no_disk_for_the_spool, nightly=True),
-    Row("SIGSTOP 30 s agent", frozen("agent"), nightly=True),
+    Row("disk full under the spool, brokers away", no_disk_for_the_spool, nightly=True, early=True),
+    Row("SIGSTOP 30 s agent", frozen("agent"), nightly=True, early=True),
     Row("SIGSTOP 30 s streams worker", frozen("streams"), nightly=True),
     Row("SIGSTOP 30 s correlator", frozen("correlator"), nightly=True),
     Row("SIGSTOP 30 s controller", frozen("controller"), nightly=True),
     Row("SIGSTOP 30 s service", frozen("service"), nightly=True),
+    Row(
+        "network: 5 % loss, 200 ms each way",
+        network(20.0, loss=0.05, delay_s=0.2),
+        nightly=True,
+        early=True,
+        wire=True,
+    ),
+    Row("network: black hole for 30 s", network(30.0, black_hole=True), nightly=True, early=True, wire=True),
+    Row(
+        "network: black hole for 2 min", network(120.0, black_hole=True), nightly=True, early=True, wire=True
+    ),
     Row("a source topic deleted and made again", topics_deleted, nightly=True),
 )

@@ -35,6 +35,7 @@ from faultwire.replay import replay
 from streams.signals.settings import SignalSettings
 from tests.chaos.fleet import CLUSTER, ShortFleet
 from tests.chaos.teller import line as source_line
+from tests.chaos.wire import Wire
 from tests.kafka import Kafka
 from topics.catalog import TOPICS
 from topics.derived import Attribution
@@ -61,6 +62,10 @@ class Line:
     told: list[RawRecord] = field(default_factory=list)
     heard: dict[str, dict[str, list[Event[Any]]]] = field(default_factory=lambda: defaultdict(dict))
     """By topic and id, every copy."""
+    wire: Wire | None = None
+    """Between the agent and the brokers, where there is one."""
+    wired: str = ""
+    """The brokers' addresses at the far end of it."""
     at: dict[str, float] = field(default_factory=dict)
     """When an id was first heard (monotonic)."""
     killed: set[str] = field(default_factory=set)
@@ -107,9 +112,11 @@ class Line:
         """Beside what `Children` starts: it is no sub-command."""
         log = self.folder / f"{name}-{len(self.children.running)}.log"
         with log.open("wb") as out:
+            bootstrap = self.wired or self.kafka.bootstrap
+            arguments = [str(self.source), str(state), bootstrap, self.prefix]
+            command = [sys.executable, "-m", "tests.chaos.teller", *arguments]
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "tests.chaos.teller",
-                str(self.source), str(state), self.kafka.bootstrap, self.prefix,
+                *(self.wire.inside(*command) if self.wire else command),
                 cwd=ROOT, stdout=out, stderr=out, start_new_session=True,
             )  # fmt: skip
         self.processes[name] = Child(name, process, log)
@@ -284,14 +291,15 @@ async def poison(line: Line) -> int:
 
 @asynccontextmanager
 async def running(
-    cluster: Cluster, folder: Path, *, names: Iterable[str], prefix: str = "chaos.", replication: int = 1
-) -> AsyncIterator[Line]:
+    cluster: Cluster, folder: Path, *, names: Iterable[str], prefix: str = "chaos.", replication: int = 1,
+    wire: Wire | None = None, wired: str = "",
+) -> AsyncIterator[Line]:  # fmt: skip
     """Everything started and ready, with poison at the head of each partition."""
     for name in ("aiokafka", "collectors"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # brokers that are away are what it is about
     kafka = Kafka(cluster.bootstrap)
     await kafka.create_catalogue(prefix, partitions=PARTITIONS, replication=replication)
-    one = Line(kafka, cluster, prefix, folder)
+    one = Line(kafka, cluster, prefix, folder, wire=wire, wired=wired)
     one.source.touch()
     one.children = Children(folder, {"FAULTWIRE_CONFIG": str(_configuration(one, replication))})
     one.poisons = await poison(one)

@@ -6,11 +6,12 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from faultwire.broker.cluster import Cluster
+from faultwire.broker.cluster import Cluster, free_ports
+from tests.chaos import wire
 from tests.chaos.faults import ROWS
 from tests.chaos.line import Line, beating, running
 from tests.chaos.rows import Outcome, Row, Story
@@ -31,12 +32,16 @@ async def run(
     rows: Sequence[Row], folder: Path, heard: Callable[[Outcome], None] = lambda _: None
 ) -> list[Outcome]:
     """Raises `AssertionError` at the first row that does not hold."""
+    rows = [row for row in rows if wire.possible() or not row.wire]
     brokers = max((row.brokers for row in rows), default=1)
-    cluster = Cluster(folder / "brokers", brokers=brokers)
     levels = {name: logging.getLogger(name).level for name in _LOGGERS}
-    try:
+    with ExitStack() as stack:
+        cable = stack.enter_context(wire.Wire()) if any(row.wire for row in rows) else None
+        cluster, wired = _cluster(folder / "brokers", brokers, wired=cable is not None)
+        stack.callback(_restore, levels)
+        stack.callback(cluster.kill)
         await asyncio.to_thread(cluster.start)
-        async with _line(cluster, folder / "line", 3 if brokers >= 3 else 1) as line, beating(line):
+        async with _line(cluster, folder / "line", cable, wired) as line, beating(line):
             story, found = Story(line), []
             for row in rows:
                 outcome = await story.tell(row)
@@ -46,21 +51,43 @@ async def run(
                 lambda: len(line.heard["dead-letter"]) >= line.poisons, "a dead letter for each poison", 30
             )
             return found
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
-        await asyncio.to_thread(cluster.kill)
+
+
+def _cluster(folder: Path, brokers: int, *, wired: bool) -> tuple[Cluster, str]:
+    """With a second listener at our end of the wire, and its addresses."""
+    cluster = Cluster(folder, brokers=brokers)
+    if not wired:
+        return cluster, ""
+    ports = free_ports(brokers)
+    for node, port in zip(cluster.nodes.values(), ports, strict=True):
+        own, far = f"PLAINTEXT://127.0.0.1:{node.spec.port}", f"WIRE://{wire.HERE}:{port}"
+        node.spec.extra.update(
+            {
+                "listeners": f"{own},{far},CONTROLLER://127.0.0.1:{node.spec.controller_port}",
+                "advertised.listeners": f"{own},{far}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,WIRE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            }
+        )
+    return cluster, ",".join(f"{wire.HERE}:{port}" for port in ports)
+
+
+def _restore(levels: dict[str, int]) -> None:
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 @asynccontextmanager
-async def _line(cluster: Cluster, folder: Path, replication: int) -> AsyncIterator[Line]:
+async def _line(cluster: Cluster, folder: Path, cable: wire.Wire | None, wired: str) -> AsyncIterator[Line]:
     """With the agent's folder on a small file system of its own, where we may make one."""
     state = folder / "state"
     await asyncio.to_thread(state.mkdir, parents=True)
     size = f"size={SPOOL_BYTES}"
     mounted = os.geteuid() == 0 and await _done("mount", "-t", "tmpfs", "-o", size, "tmpfs", state)
+    replication = 3 if len(cluster.nodes) >= 3 else 1
     try:
-        async with running(cluster, folder, names=NAMES, replication=replication) as line:
+        async with running(
+            cluster, folder, names=NAMES, replication=replication, wire=cable, wired=wired
+        ) as line:
             yield line
     finally:
         if mounted:

@@ -30,6 +30,10 @@ class Row:
     nightly: bool = False
     brokers: int = 1
     """How many it needs."""
+    early: bool = False
+    """Whether the port goes down a second into the fault, and not just before it."""
+    wire: bool = False
+    """Whether it is about the network between agent and brokers."""
 
 
 @dataclass(slots=True)
@@ -65,11 +69,16 @@ class Story:
         fleet = ShortFleet(job_id=f"{6000 + self.count}").shares(self.book)
         await line.tell(fleet.start(_now()))
         await asyncio.sleep(0.3)  # the job runs before its port goes down
+        began = time.monotonic()
+        fault = asyncio.create_task(row.fault(line)) if row.early else None
+        await asyncio.sleep(1.0 if row.early else 0.0)
         down = time.monotonic()
         await line.tell(fleet.goes_down(_now()))
-        await asyncio.sleep(0.3)  # in the middle of it
-        began = time.monotonic()
-        await row.fault(line)
+        if fault is None:
+            await asyncio.sleep(0.3)  # in the middle of it
+            began = time.monotonic()
+            fault = asyncio.create_task(row.fault(line))
+        await fault
         healed = time.monotonic()
         job = fleet.job_id
         await line.until(lambda: line.acted_on(job), f"{row.name}: action", RECOVERS_WITHIN_S)

@@ -21,7 +21,7 @@ from topics.acls import processes
 from topics.catalog import TOPICS
 from topics.events import BATCH_CONTENT_TYPE, decode, split_batches
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(420)]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,9 @@ class Line:
         self.broker, self.prefix, self.folder = broker, prefix, folder
         self.all: list[Children] = []
 
-    async def start(self, process: str, *arguments: str, way: str = "scram", ready: bool = False) -> Child:
+    async def start(
+        self, process: str, *arguments: str, way: str = "scram", ready: bool = False, ready_port: int = 0
+    ) -> Child:
         env = {
             **self.broker.environment(process, self.prefix, way=way),
             "FAULTWIRE__COLLECT__STATE_DIR": str(self.folder / "state"),
@@ -54,12 +56,12 @@ class Line:
         }
         children = Children(self.folder, env)
         self.all.append(children)
-        port = free_ports(1)[0]
+        port = ready_port or free_ports(1)[0]
         more = ["--health-port", str(port)] if ready else []
         child = await children.start(
             f"{process}-{len(self.all)}",
             [*arguments, *more],
-            f"http://127.0.0.1:{port}/readyz" if ready else None,
+            f"http://127.0.0.1:{port}/readyz" if ready or ready_port else None,
         )
         await children.wait_ready()
         return child
@@ -121,6 +123,9 @@ async def test_the_whole_line_works_with_the_rights_of_the_table(line: Line) -> 
     await line.start("correlator", "correlator", ready=True)
     await line.start("control", "control", "exec", "--", "/bin/true")
     await line.start("quarantine", "control", "quarantine")
+    port = free_ports(1)[0]
+    store = str(line.folder / "service.db")
+    await line.start("service", "serve", "--port", str(port), "--store", store, ready_port=port)
     assert "told" in line.command("operator", "health", "set", "node-99", "quarantined", "--why", "a test")
 
     await tell(line, Fleet(), time.time_ns())

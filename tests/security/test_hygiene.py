@@ -51,6 +51,21 @@ def test_no_program_is_started_through_a_shell_and_no_text_becomes_code() -> Non
     assert found == []
 
 
+def test_every_kafka_client_is_handed_who_it_is() -> None:
+    """One that is made without `**options` talks plain text, and to a guarded broker not at all."""
+    clients = {"AIOKafkaConsumer", "AIOKafkaProducer", "AIOKafkaAdminClient"}
+    found = [
+        f"{path}:{node.lineno}"
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") in clients
+        and all(keyword.arg is not None for keyword in node.keywords)
+        and "demo" not in path.parts  # a local broker of its own
+    ]
+    assert found == []
+
+
 def test_whatever_listens_listens_on_loopback_unless_told_otherwise() -> None:
     hosts = {key: _default(key) for key in leaves(Settings) if key.rpartition(".")[2].endswith("host")}
     assert len(hosts) >= 3
