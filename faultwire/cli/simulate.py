@@ -100,6 +100,8 @@ def simulate(
         return
     if out is not None and to_kafka:
         fail("--out or --to-kafka, not both", BAD_INPUT)
+    if out is not None and drill:
+        fail("--drill is for --to-kafka: lines of text can't be marked", BAD_INPUT)
     pace = _pace(speed, rate)
     try:
         told = changed(
@@ -109,8 +111,8 @@ def simulate(
             accelerate=accelerate,
             noise=noise,
         )
-        if samples is False:
-            told = told.model_copy(update={"samples": None})
+        if samples is not None:
+            told = told.model_copy(update={"samples": (told.samples or 30.0) if samples else None})
         begin = _start(start, told.duration, to_kafka, pace)
         made = plan(told, seed=seed, start=begin, cluster=cluster, drill=drill)
     except (ScenarioError, ValueError) as exc:

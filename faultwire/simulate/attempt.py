@@ -39,6 +39,8 @@ class Attempt:
     slower_from: int | None = None
     """From here on a step takes twice as long."""
     end: int | None = None
+    endangered_by: list[int] = field(default_factory=list)
+    """Nodes whose port was down for about as long as NCCL waits: to interrupt would not have been wrong."""
     lines: list[Item] = field(default_factory=list)
 
     @cached_property

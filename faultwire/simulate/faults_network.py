@@ -8,6 +8,7 @@ from faultwire.simulate import words
 from faultwire.simulate.attempt import Attempt
 from faultwire.simulate.labels import CHECKS, INTERRUPT, NO_RESET, Culprit, Label
 from faultwire.simulate.scene import Hit, Scene, Target
+from topics.nccl import UNCERTAIN_UNTIL
 from topics.time import from_seconds
 
 SPREAD_S = 1.5
@@ -22,7 +23,11 @@ def port_outage(scene: Scene, time: int, target: Target) -> list[Hit]:
     budget = a.budget_s if a is not None else 30.0
     seconds = target.seconds or round(budget * scene.random.uniform(1.4, 2.5), 3)
     scene.port_down(node, port, time, seconds)
-    if a is None or seconds <= budget * 1.15:
+    if a is None:
+        return []
+    if seconds <= budget * UNCERTAIN_UNTIL:
+        if seconds >= budget:
+            a.endangered_by.append(node)
         return []
     gives_up(a, time, [(a.others(node)[0], node)], port)
     return [Hit(a, _port_label(scene, a, node, port, seconds), () if target.returns else (node,))]
@@ -105,10 +110,12 @@ def _switches(scene: Scene, time: int, target: Target, nodes: range) -> list[Hit
             struck.setdefault(id(a), []).append(node)
     hits = []
     for key, a in attempts.items():
-        if seconds > a.budget_s * 1.15:
+        if seconds > a.budget_s * UNCERTAIN_UNTIL:
             own = struck[key]
             gives_up(a, time + from_seconds(SPREAD_S), _pairs(a, own), port)
             hits.append(Hit(a, _switch_label(scene, a, own, port, seconds)))
+        elif seconds >= a.budget_s:
+            a.endangered_by.extend(struck[key])
     return hits
 
 

@@ -17,7 +17,7 @@ from faultwire.simulate.attempt import Attempt
 from faultwire.simulate.facts import Facts
 from faultwire.simulate.faults import FAULTS
 from faultwire.simulate.items import Item
-from faultwire.simulate.labels import Label, Labels
+from faultwire.simulate.labels import INTERRUPT, WATCH, Label, Labels
 from faultwire.simulate.levels import NodeLevels
 from faultwire.simulate.rates import fault_model
 from faultwire.simulate.scenario import Scenario
@@ -220,6 +220,7 @@ class _Planner:
             again = replace(
                 ended,
                 number=ended.number + 1,
+                endangered_by=[],
                 nodes=tuple(nodes),
                 start=start,
                 steps_end=None,
@@ -236,6 +237,9 @@ class _Planner:
                 a.ends("COMPLETED", at, 0)
                 why = "Nothing that happened ended it."
                 label = Label("none", "completed", why, state="COMPLETED")
+                if a.endangered_by:
+                    names = tuple(self.site.name(node) for node in a.endangered_by)
+                    label = replace(label, actions=(INTERRUPT, *WATCH), nodes=names)
                 self.made.labels.add(a.job_id, a.number, "healthy", label)
 
 

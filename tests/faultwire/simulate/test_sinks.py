@@ -138,6 +138,8 @@ def test_the_command_writes_a_capture_that_evaluate_takes(tmp_path: Path) -> Non
         ["fleet", "--speed", "0"],
         ["fleet", "--duration", "soon"],
         ["spine-switch", "--nodes", "8"],
+        ["fleet", "--out", "x", "--drill"],
+        ["fleet", "--out", "x", "--to-kafka"],
         ["fleet", "--start", "yesterday", "--out", "x"],
     ],
 )

@@ -55,6 +55,19 @@ def test_two_ports_of_one_job_behind_a_switch_stay_ambiguous() -> None:
     assert mistakes(made) == []
 
 
+def test_what_passes_in_time_ends_no_job_and_asks_for_nothing() -> None:
+    """A brake and a hot GPU for a minute, and an outage that lasts about as long as NCCL waits."""
+    faults = (
+        fault("rack_power_brake", rack=1, duration=60),
+        fault("gpu_overheats", node=6, gpu=3, duration=60),
+        fault("port_outage", node=10, port=1, duration=8.0),
+    )
+    made = planned(small(nodes=12, minutes=6, jobs=3, faults=faults))
+    assert {e["subdomain"] for e in made.labels.entries} == {"completed"}
+    assert len(made.happened) == 3
+    assert mistakes(made) == []
+
+
 def test_faults_by_chance_keep_the_labels_right() -> None:
     jobs = (Jobs(nodes=8, count=4, nccl="2.27.3", group_timeout=90.0),)
     scenario = small(nodes=36, minutes=12.0, jobs=jobs, accelerate=9000.0, spares=4)
