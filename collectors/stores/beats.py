@@ -11,7 +11,7 @@ failed scrapes (`up` = 0). A gap of the store itself is bridged.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -75,17 +75,17 @@ class Beats:
         return [self._event(self._span.start, length, _Moment(), None, {**self._collectors, AGENT: UNHEARD})]
 
     def sampled(
-        self, readings: NodeReadings, others: Sequence[int], edges: Edges, every_ns: int = EVERY_NS
+        self, readings: NodeReadings, everybody: Sequence[int], edges: Edges, every_ns: int = EVERY_NS
     ) -> list[Event[Any]]:
-        """One a scrape, or one in `every_ns` where nothing changes; each announces the next. `others` are the
-        sorted times at which the store sampled other nodes."""
+        """One a scrape, or one in `every_ns` where nothing changes; each announces the next. `everybody`
+        are the sorted times at which the store sampled any node."""
         times = sorted(t for t in readings.seen if self._span.start <= t < self._span.end)
         if not times:
             return self.covering()
         scrape = scrape_ns(times)
         moments = {t: _Moment() for t in times}
         for (device, port), fields in sorted(readings.ports.items()):
-            _levels(moments, f"{device}/{port}", fields.get("state", ()))
+            _levels(moments, times, f"{device}/{port}", fields.get("state", ()))
             for at, level in _unseen(fields, edges.get((device, port), ())):
                 moment = moments.setdefault(at, _Moment(change=True))
                 moment.ports[f"{device}/{port}"] = level
@@ -95,11 +95,13 @@ class Beats:
                     moments[sample.time].throttle[uuid] = list(reasons_of(int(sample.value)))
         breaks = {a for a, b in pairwise(times) if b - a > MISSED * scrape} | {times[-1]}
         kept = _thinned(moments, breaks, every_ns)
-        asked = sorted({*others, *(s.time for s in readings.own.get("up", ()))})
+        failed = [s.time for s in readings.own.get("up", ())]
         boots = _boots(readings)
         beats = []
         for at, after in zip(kept, [*kept[1:], self._span.end], strict=True):
-            silent = at in breaks and _sampled_in(asked, at + scrape, after - 1)
+            silent = at in breaks and any(
+                _sampled_in(asked, at + scrape, after - 1) for asked in (everybody, failed)
+            )
             length = scrape if silent else max(scrape, after - at)
             beats.append(self._event(at, seconds(length), moments[at], _boot(boots, at)))
         return beats
@@ -133,41 +135,47 @@ class Beats:
         )
 
 
-def _levels(moments: dict[int, _Moment], port: str, samples: Iterable[Sample]) -> None:
-    last: str | None = None
+def _levels(moments: dict[int, _Moment], times: Sequence[int], port: str, samples: Sequence[Sample]) -> None:
+    """The port's level at each scrape. Samples between two that are alike may have been left out."""
+    last: tuple[int, str] | None = None
     for sample in samples:
         level = state_name(sample.value)
-        if level is not None and sample.time in moments:
-            moments[sample.time].ports[port] = level
-            moments[sample.time].change |= level != last
-            last = level
+        if level is None or sample.time not in moments:
+            continue
+        if last is not None and last[1] == level and sample.time - last[0] <= 2 * EVERY_NS:
+            for at in times[bisect_right(times, last[0]) : bisect_left(times, sample.time)]:
+                moments[at].ports[port] = level
+        moments[sample.time].ports[port] = level
+        moments[sample.time].change |= last is None or last[1] != level
+        last = (sample.time, level)
 
 
 def _unseen(fields: Mapping[str, list[Sample]], edges: Sequence[int]) -> list[tuple[int, str]]:
     """Levels between the samples: flaps that only a counter saw, as outages of no proven length.
 
-    Where transitions were seen, they tell it, and exactly.
+    Where transitions were seen, they tell it, and exactly; where a sample saw the port down, that one does.
     """
     found: list[tuple[int, str]] = []
     states = [s for s in fields.get("state", ()) if state_name(s.value) is not None]
-    downed = {s.time: s.value for s in fields.get("link_downed", ())}
-    for before, sample in pairwise(states):
-        if _sampled_in(edges, before.time, sample.time):
+    for before, sample in pairwise(fields.get("link_downed", ())):
+        if sample.value <= before.value or _sampled_in(edges, before.time, sample.time):
             continue
-        was, now = state_name(before.value), state_name(sample.value)
-        if was == now == "ACTIVE" and downed.get(sample.time, 0.0) > downed.get(before.time, float("inf")):
+        first = max(0, bisect_right(states, before.time, key=lambda s: s.time) - 1)
+        last = bisect_right(states, sample.time, key=lambda s: s.time)
+        seen = {state_name(s.value) for s in states[first:last]}
+        if seen == {"ACTIVE"}:
             found.append((sample.time - 2 * NS_PER_US, "DOWN"))
             found.append((sample.time - NS_PER_US, "ACTIVE"))
     return found
 
 
 def _thinned(moments: Mapping[int, _Moment], breaks: Collection[int], every_ns: int) -> list[int]:
-    """Times to tell of: each change with the moment before it, the last before a break, one in `every_ns`."""
+    """Times to tell of: each change with the moment before it, both sides of a break, one in `every_ns`."""
     times = sorted(moments)
     kept: list[int] = []
     for i, at in enumerate(times):
         before_change = i + 1 < len(times) and moments[times[i + 1]].change
-        told = moments[at].change or before_change or at in breaks
+        told = moments[at].change or before_change or at in breaks or (i > 0 and times[i - 1] in breaks)
         if not kept or told or at - kept[-1] >= every_ns:
             kept.append(at)
     return kept

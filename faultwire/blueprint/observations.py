@@ -14,7 +14,7 @@ from collectors.parsers.kernel_log import KernelLogParser
 from collectors.stores.beats import EVERY_NS, Beats
 from collectors.stores.metric_events import COLLECTOR as METRICS
 from collectors.stores.metric_events import MetricEvents
-from collectors.stores.metric_readings import NodeReadings, Readings, read_series
+from collectors.stores.metric_readings import Readings, read_series
 from collectors.stores.metric_table import MetricTable
 from collectors.stores.names import NodeNames
 from collectors.stores.promql_answers import joined
@@ -122,7 +122,7 @@ def _beats(
     every = EVERY_NS
     if readings.nodes:
         every = max(every, span.length * len(readings.nodes) // MOST_BEATS)
-    seen = _seen_by(readings.nodes)
+    everybody = sorted({time for told in readings.nodes.values() for time in told.seen})
     beats: list[Event[Any]] = []
     for node in names.nodes:
         collectors = coverage(node, found, readings)
@@ -133,19 +133,8 @@ def _beats(
         if told is None or not told.seen:
             beats += maker.covering()
         else:
-            others = sorted(t for t, by in seen.items() if by != {node})
-            beats += maker.sampled(told, others, edges.get(node, {}), every)
+            beats += maker.sampled(told, everybody, edges.get(node, {}), every)
     return beats
-
-
-def _seen_by(nodes: Mapping[str, NodeReadings]) -> dict[int, set[str]]:
-    seen: dict[int, set[str]] = {}
-    for node, told in nodes.items():
-        for time in told.seen:
-            by = seen.setdefault(time, set())
-            if len(by) < 2:
-                by.add(node)
-    return seen
 
 
 def _edges(events: Iterable[Event[Any]]) -> dict[str, dict[tuple[str, int], list[int]]]:

@@ -197,7 +197,9 @@ def beats(
 ) -> list[Event[Any]]:
     maker = Beats("c1", "node-01", span(-10, until), OK)
     edges, every_ns = more.pop("edges", {}), more.pop("every_ns", 0)
-    return maker.sampled(node_readings(*found), [at(t) for t in others], edges, every_ns)
+    own = node_readings(*found)
+    everybody = sorted({*(at(t) for t in others), *own.seen})
+    return maker.sampled(own, everybody, edges, every_ns)
 
 
 def up(*times: float, down: tuple[float, ...] = ()) -> Series:
@@ -241,6 +243,25 @@ def test_a_flap_that_only_the_counter_saw_stands_right_before_the_sample_that_to
         (at(0), "ACTIVE"), (at(15), "ACTIVE"), (at(30) - 2000, "DOWN"), (at(30) - 1000, "ACTIVE"),
         (at(30), "ACTIVE"),
     ]  # fmt: skip
+
+
+def test_a_flap_is_told_though_the_states_beside_it_were_left_out() -> None:
+    """Samples that say nothing new are not kept: those of the state are few, those of the counter tell."""
+    found = beats(
+        series("node_infiniband_state_id", PORT, (0, 4), (60, 4)),
+        series("node_infiniband_link_downed_total", PORT, (0, 3), (15, 3), (30, 4), (60, 4)),
+    )
+    levels = [(b.time, b.data.state.ports.get("mlx5_0/1")) for b in found]
+    assert (at(30) - 2000, "DOWN") in levels
+    assert (at(15), "ACTIVE") in levels  # so that it is known from when on it may have been down
+
+
+def test_a_flap_that_a_sample_saw_is_told_by_it_alone() -> None:
+    found = beats(
+        series("node_infiniband_state_id", PORT, (0, 4), (15, 1), (30, 4)),
+        series("node_infiniband_link_downed_total", PORT, (0, 3), (15, 4), (30, 4)),
+    )
+    assert [b.time for b in found] == [at(0), at(15), at(30)]
 
 
 def test_where_transitions_were_seen_the_counter_adds_nothing() -> None:
@@ -293,6 +314,15 @@ def test_a_node_without_samples_is_told_of_without_a_word_on_its_life() -> None:
 def test_the_usual_time_between_scrapes_is_found() -> None:
     assert scrape_ns([at(t) for t in (*range(0, 300, 15), 900, 915)]) == 15 * 10**9
     assert scrape_ns([]) == 60 * 10**9
+
+
+def test_a_short_break_between_two_thinned_beats_is_no_silence_of_the_next_minute() -> None:
+    times = [*range(0, 60, 15), *range(100, 300, 15)]
+    found = beats(up(*times), others=tuple(range(0, 300, 5)), every_ns=60 * 10**9)
+    told = [(b.time, b.data.interval_s) for b in found]
+    assert (at(45), 15) in told
+    assert at(100) in [b.time for b in found]
+    assert all(interval == 15 or time != at(45) for time, interval in told)
 
 
 def test_two_exporters_that_are_scraped_at_their_own_times_are_no_silence() -> None:
