@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 WAITING: Final = "waiting.jsonl"
 MAX_WAITING: Final = 500
 """Results that are kept; the oldest go first."""
-RETRY_S: Final = 0.5
+RETRY_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 _HEADERS: Final = [("content-type", BATCH_CONTENT_TYPE)]
 
 
@@ -46,15 +47,15 @@ class CheckPublisher:
         self._options = dict(options or {})
         self._turn = asyncio.Lock()
 
-    async def publish(self, events: Sequence[Event[Any]]) -> bool:
+    async def publish(self, events: Sequence[Event[Any]], within_s: float | None = None) -> bool:
         """These, after what waits from earlier runs. False: they wait now, too. Raises `OSError` when not
-        even the disk takes them."""
+        even the disk takes them. `within_s` 0: don't try, let them wait."""
         async with self._turn:  # what waits is read, and written again
             everything = [*_read(self._waiting), *events]
             if not everything:
                 return True
             try:
-                async with asyncio.timeout(self._within_s):
+                async with asyncio.timeout(self._within_s if within_s is None else within_s):
                     await self._until_sent(everything)
             except TimeoutError:
                 _write(self._waiting, everything[-MAX_WAITING:])
@@ -63,12 +64,12 @@ class CheckPublisher:
             return True
 
     async def _until_sent(self, events: Sequence[Event[Any]]) -> None:
-        while True:
+        for pause in chain(RETRY_S, repeat(RETRY_S[-1])):
             try:
                 await self._send(events)
             except (KafkaError, OSError) as exc:
-                log.warning("results could not be delivered, trying again: %s", exc)
-                await asyncio.sleep(RETRY_S)
+                log.debug("results could not be delivered, again in %.1f s: %s", pause, exc)
+                await asyncio.sleep(pause)
             else:
                 return
 

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from checks.context import NodeCheck
 from checks.delivery import CheckPublisher
@@ -22,7 +22,9 @@ from checks.settings import CheckSettings
 from checks.verdicts import remember
 from topics.events import Event
 
-BOOTSTRAP = "bootstrap"
+BOOTSTRAP: Final = "bootstrap"
+AT_ONCE_S: Final = 3.0
+"""For delivering a result while the run goes on."""
 
 
 @dataclass(slots=True)
@@ -75,6 +77,7 @@ class Session:
                 whole = summary(report, kind, started, time.time_ns())
                 report.results.append(whole)
                 await self._take(whole)
+            await self._flush()
         return Finished(report, self._delivered)
 
     async def _take(self, result: Result) -> None:
@@ -83,9 +86,20 @@ class Session:
         self.say(result, told)
         try:
             remember(self.settings.state_dir, result)
-            if self.publisher is not None and not await self.publisher.publish([told]):
-                self._delivered = False
-                self.warn("not delivered, waits for the next run")
+            if self.publisher is not None:
+                patience = AT_ONCE_S if self._delivered else 0.0  # the checks don't wait for a broker
+                self._delivered = await self.publisher.publish([told], patience)
         except OSError as exc:
             self._delivered = False
             self.warn(f"{self.settings.state_dir}: {exc}")
+
+    async def _flush(self) -> None:
+        """What could not be delivered meanwhile, with all patience."""
+        if self.publisher is None or self._delivered:
+            return
+        try:
+            self._delivered = await self.publisher.publish(())
+        except OSError as exc:
+            self.warn(f"{self.settings.state_dir}: {exc}")
+        if not self._delivered:
+            self.warn("the results could not be delivered, they wait for the next run")

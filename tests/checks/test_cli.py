@@ -126,7 +126,7 @@ def test_without_a_broker_a_pass_could_not_be_told_and_waits(command: Command) -
     told = command("run", "memory")
     assert told.exit_code == 3
     assert told.stdout.startswith("ok    memory")
-    assert "waits for the next run" in told.stderr
+    assert "wait for the next run" in told.stderr
     assert (command.node.settings.state_dir / "waiting.jsonl").exists()
     command.node.faults(nvml={"lost": [0]})
     assert command("run", "memory").exit_code == 2  # a failure is one, told or not

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checks import suites
 from checks.delivery import WAITING, CheckPublisher
 from checks.model import Limit, Metric, Outcome, Result, event
+from checks.session import AT_ONCE_S, Session
 from faultwire.broker.cluster import free_ports
+from tests.checks.builders import FakeNode
 from tests.kafka import Kafka
 from topics.events import Event, decode_record
 
@@ -51,6 +55,21 @@ async def test_results_that_come_at_the_same_time_all_wait(tmp_path: Path) -> No
     publisher = nowhere(tmp_path)
     await asyncio.gather(*(publisher.publish([made(name)]) for name in ("nccl", "gemm", "p2p")))
     assert len((tmp_path / WAITING).read_bytes().splitlines()) == 3
+
+
+async def test_a_run_does_not_wait_for_the_broker_with_each_result(node: FakeNode) -> None:
+    """The first is tried, the others wait, and all are tried at the end."""
+    tried: list[tuple[int, float | None]] = []
+
+    class Away(CheckPublisher):
+        async def publish(self, events: Sequence[Event[Any]], within_s: float | None = None) -> bool:
+            tried.append((len(events), within_s))
+            return False
+
+    session = Session(node.settings, lambda *_: None, lambda _: None, Away("nowhere:1", node.folder))
+    finished = await session.run([suites.check("memory"), suites.check("pcie")], "prolog")
+    assert not finished.delivered
+    assert tried == [(1, AT_ONCE_S), (1, 0.0), (0, None)]
 
 
 async def test_a_damaged_line_takes_no_other_with_it(tmp_path: Path) -> None:
