@@ -159,8 +159,6 @@ def node_attributions(verdict: dict[str, Any] | None, nodes: list[str]) -> list[
 
 def suspects(verdict: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """What is said against each node that the verdict blames."""
-    if verdict["domain"] in NOT_NODES:
-        return {}
     unsure = verdict["subdomain"] in ("ambiguous", "insufficient_evidence")
     named = verdict.get("candidates") or [
         {"domain": verdict["domain"], "subdomain": verdict["subdomain"], **culprit}

@@ -115,6 +115,30 @@ async def test_neither_order_nor_repeats_nor_cuts_matter(asking: httpx.AsyncClie
     assert found["attribution"] == verdict_of(XID)
 
 
+async def test_pieces_of_a_file_are_read_in_the_order_of_their_time(asking: httpx.AsyncClient) -> None:
+    """A traceback may lie across the cut, and what began in one piece ends in the next."""
+    name = "exception-cascade"
+    context, observations = submission(name)
+    pieces: list[dict[str, Any]] = []
+    for observation in observations:
+        if observation["format"] != "workload":
+            pieces.append(observation)
+            continue
+        lines = observation["body"].splitlines(keepends=True)
+        part: list[str] = []
+        for line, before in zip(lines, ["", *lines], strict=False):
+            if len(part) >= 3 and line.partition(" ")[0] != before.partition(" ")[0]:
+                pieces.append({**observation, "body": "".join(part)})
+                part = []
+            part.append(line)
+        pieces.append({**observation, "body": "".join(part)})
+    found = await told(asking, await submit(asking, context, pieces[::-1]))
+    wanted = verdict_of(name)
+    assert {s["code"] for s in found["attribution"]["active"]} == {s["code"] for s in wanted["active"]}
+    assert found["attribution"]["culprits"] == wanted["culprits"]
+    assert found["events"] == (await told(asking, await submit(asking, context, observations)))["events"]
+
+
 async def test_asking_between_submissions_changes_nothing(asking: httpx.AsyncClient) -> None:
     context, observations = submission(OUTAGE)
     address = await submit(asking, context, [])
