@@ -20,6 +20,7 @@ from faultwire.blueprint.context import ExecutionContext
 from faultwire.blueprint.query import QueryError
 from faultwire.blueprint.report import ConnectorReport
 from faultwire.settings import KafkaSettings
+from topics.errors import SecurityError
 from topics.events import Event
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ async def _run(connector: Connector, gathering: Gathering) -> Found:
     try:
         async with asyncio.timeout(meter.bounds.max_seconds + GRACE_S):
             await connector.collect(gathering, meter)
-    except (StoreError, QueryError) as exc:
+    except (StoreError, QueryError, SecurityError) as exc:
         _failed(report, str(exc))
     except TimeoutError:
         _failed(report, f"stopped after {meter.bounds.max_seconds:g} s (max_seconds)")
