@@ -15,7 +15,7 @@ from checks.sweep.topology import Topology, flat
 from tests.checks.sweep.simulation import SILENT, Noise, World, fleet, is_exact, solve, world
 
 NIGHTLY = os.environ.get("FAULTWIRE_NIGHTLY") == "1"
-SEARCHES = 5000 if NIGHTLY else 200
+SEARCHES = 5000 if NIGHTLY else 120
 
 
 def quiet(topology: Topology, **faults: object) -> World:

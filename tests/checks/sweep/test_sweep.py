@@ -148,6 +148,7 @@ async def test_nodes_behind_a_bad_leaf_could_not_be_tested_and_do_not_fail(tmp_p
     found = results(report)
     assert [f.entity for f in report.verdict.findings] == ["leaf/leaf-01"]  # type: ignore[union-attr]
     assert {node for node, r in found.items() if r.verdict == "error"} == set(topology.units["leaf-01"])
+    assert all("leaf switch leaf-01" in found[node].outcome.message for node in topology.units["leaf-01"])
     assert "fail" not in {r.verdict for r in found.values()}
     assert worst(report) == "fail"
 
