@@ -27,6 +27,7 @@ def entities(made: World) -> set[str]:
     return {finding.entity for finding in score.verdict.findings}
 
 
+@pytest.mark.timeout(600)  # some seconds of work, but CI may be busy
 def test_noisy_fleets_are_told_apart_and_no_good_node_is_blamed() -> None:
     """The measured share over 10,000 runs stands in docs/sweep.md; here fewer, so with room for chance."""
     scores = [solve(world(seed)) for seed in range(7_000, 7_000 + SEARCHES)]
@@ -36,6 +37,7 @@ def test_noisy_fleets_are_told_apart_and_no_good_node_is_blamed() -> None:
     assert len(inexact) <= 0.02 * len(scores), f"not exact: seeds {inexact}"
 
 
+@pytest.mark.timeout(600)  # some seconds of work, but CI may be busy
 def test_without_noise_every_fleet_is_told_apart() -> None:
     scores = [solve(world(seed, SILENT)) for seed in range(9_000, 9_000 + SEARCHES // 2)]
     assert [score.world.seed for score in scores if not score.exact] == []
