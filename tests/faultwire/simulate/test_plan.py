@@ -31,9 +31,9 @@ def test_faults_come_as_often_as_published() -> None:
         title="rates", duration=days * 86_400.0, site=SiteSize(nodes=nodes), accelerate=1.0, noise=False
     )
     came = summary(planned(scenario))
-    for kind, per_second in fault_model().per_second(nodes * 8).items():
-        expected = per_second * days * 86_400
-        assert abs(came.get(kind, 0) - expected) <= 4 * math.sqrt(expected), kind
+    for row in fault_model().rate:
+        expected = row.events * row.share * nodes * 8 * days / fault_model().exposure.gpu_days
+        assert abs(came.get(row.fault, 0) - expected) <= 4 * math.sqrt(expected), row.fault
 
 
 def test_the_model_adds_up_to_the_interruptions_that_were_reported() -> None:
