@@ -14,7 +14,7 @@ import { flagRows, inOrder, model, within } from "./model.js";
 import { zoomed } from "./window.js";
 
 const MOST_LANES = 60;
-const TICK_PX = 110;
+const TICK_PX = 90;
 const EDGE_PX = 26; // a label nearer to the edge would be cut
 const CLOSER = 0.6;
 const ABOUT = "Timeline. Arrow keys walk through what happened, plus and minus zoom.";
