@@ -96,6 +96,7 @@ def _globals(
                        faultwire collect               on each node
                        faultwire streams, correlator   anywhere
                        faultwire serve                 the page, and REST
+    Test the hardware  faultwire check run --suite bootstrap
     Settings           faultwire config show
 
     Exit codes: 0 all is well, 1 a finding, 2 wrong usage or input, 3 could not tell.

@@ -55,6 +55,7 @@ class Command:
 def command(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Command:
     monkeypatch.delenv("FAULTWIRE_BOOTSTRAP", raising=False)
     monkeypatch.setattr("faultwire.logs.setup", lambda *_: None)  # the test session's logging stays
+    monkeypatch.setattr("checks.session.AT_ONCE_S", 0.2)
     return Command(node)
 
 
