@@ -246,14 +246,14 @@ def addresses(server: Server, page: Page) -> dict[str, str]:
 
 SHOWN = {"fleet": "a.tile", "jobs": "tr[data-job]", "job": ".span", "node": ".gauge", "event": ".leaf"}
 
-AUDIT = """() => {
+AUDIT = r"""() => {
   const problems = [];
   const seen = (e) => e.getClientRects().length > 0 && getComputedStyle(e).visibility !== "hidden";
   const name = (e) => (e.getAttribute("aria-label") ?? "").trim() || label(e) || e.textContent.trim();
   const label = (e) => [...(e.labels ?? [])].map((l) => l.textContent.trim()).join(" ");
   const named = "a[href], button, input, select, [role=img], [role=tree], [role=treeitem]";
   for (const e of document.querySelectorAll(named)) {
-    if (seen(e) && !name(e)) problems.push(`no name: ${e.outerHTML.slice(0, 120)}`);
+    if (seen(e) && !/[\p{L}\p{N}]/u.test(name(e))) problems.push(`no name: ${e.outerHTML.slice(0, 120)}`);
   }
   for (const e of document.querySelectorAll("[aria-labelledby], [aria-controls][aria-expanded=true]")) {
     const id = e.getAttribute("aria-labelledby") ?? e.getAttribute("aria-controls");
