@@ -18,7 +18,7 @@ import yaml
 from faultwire.broker.cluster import free_ports
 
 READY_WITHIN_S = 40.0
-SCRAPE = "1s"
+SCRAPE = "2s"
 PROGRAM = shutil.which("prometheus")
 
 Samples = list[dict[str, Any]]
@@ -72,7 +72,7 @@ async def prometheus(folder: Path, jobs: Mapping[str, list[str]], rules: Path) -
     config = folder / "prometheus.yml"
     scraped = [{"job_name": name, "static_configs": [{"targets": targets}]} for name, targets in jobs.items()]
     settings = {
-        "global": {"scrape_interval": SCRAPE, "scrape_timeout": SCRAPE, "evaluation_interval": SCRAPE},
+        "global": {"scrape_interval": SCRAPE, "scrape_timeout": SCRAPE, "evaluation_interval": "1s"},
         "rule_files": [str(rules)],
         "scrape_configs": scraped,
     }
