@@ -57,9 +57,11 @@ async def one_broker_back(line: Line) -> None:
 
 
 async def two_agents(line: Line) -> None:
-    """Somebody starts a second agent on the nodes, with a state of its own, and leaves it running."""
+    """Somebody starts a second agent on the nodes, with a state of its own, and finds out after a while."""
     await line._start_agent("agent-twin", line.folder / "state-twin")
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(6.0)
+    await line.kill("agent-twin")
+    del line.processes["agent-twin"]
 
 
 async def rebalance_storm(line: Line) -> None:
