@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import pytest
 from docker.errors import DockerException
+from hypothesis import settings
 
 from faultwire.broker import docker
 from faultwire.broker.cluster import Cluster, free_ports
@@ -26,6 +27,9 @@ from faultwire.logs import QUIET
 from tests.kafka import Kafka
 from tests.kube_real import CRDS, KubeCluster, NoKubernetesError, kube_cluster
 from tests.slurm import NoSlurmError, SlurmCluster
+
+settings.register_profile("faultwire", deadline=None)  # a busy machine is no counterexample
+settings.load_profile("faultwire")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
