@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-READY_WITHIN_S: Final = 60.0
+READY_WITHIN_S: Final = 120.0
 STOP_WITHIN_S: Final = 10.0
 
 
