@@ -126,14 +126,15 @@ def _many(view: View, placed: Sequence[RunResult]) -> set[str] | None:
 
 
 def _everywhere(view: View) -> bool:
-    """Several leaves or paths are bad, and they are more than a third of all that was tried."""
-    tried, bad = view.evidence.crossing_pairs, view.bad
-    rest = [pair for pair in bad.unit_paths if not bad.cut_off & set(pair)]
-    apart = len(bad.cut_off) + len(rest) > 1
-    shared = set.intersection(*map(set, rest)) if rest and not bad.cut_off else set()
-    hit = sum(1 for pair in tried if bad.cut_off & set(pair)) + len(rest)
-    count = len(view.topology.units)
-    return apart and not shared and hit * MANY > count * (count - 1) // 2
+    """Several leaves or paths are bad, and they touch more than a third of all pairs of units."""
+    bad, count = view.bad, len(view.topology.units)
+    paths = [pair for pair in bad.unit_paths if not bad.cut_off & set(pair)]
+    leaves = len(bad.cut_off)
+    shared = set.intersection(*map(set, paths)) if paths and not leaves else set()
+    if leaves + len(paths) < 2 or shared:
+        return False
+    touched = leaves * (count - 1) - leaves * (leaves - 1) // 2 + len(paths)
+    return touched * MANY > count * (count - 1) // 2
 
 
 def _failed_in(view: View, least: int) -> list[str]:
