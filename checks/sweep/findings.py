@@ -62,8 +62,8 @@ def _failed_within(view: View, name: str, votes: Votes) -> bool:
     """It failed within its own unit: with good nodes there, else with two others, or has nobody there,
     and then with nodes of two more units."""
     others = [n for n in view.topology.units[view.units[name]] if n != name]
-    if any(n in view.good for n in others):
-        return votes.inside > 0
+    if good := sum(1 for n in others if n in view.good):
+        return votes.inside >= min(2, good)  # twice: a single wrong reading beside a bad path is not enough
     if view.evidence.inside(name)[0] < min(2, len(others)):
         return False
     reachable = {view.units[n] for n in view.good} - {view.units[name]}
