@@ -3,6 +3,7 @@ PY      ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 SECONDS ?=
+JOBS    ?= 2
 QUICK   ?=
 PLAIN   ?=
 
@@ -31,8 +32,8 @@ $(PAGE)/assets/vendor/preact.js: $(PAGE)/package-lock.json $(PAGE)/vendor.mjs
 demo: venv page ## the whole pipeline, live, with the incident it exists for (SECONDS=60, PLAIN=1)
 	$(BIN)/faultwire demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(PLAIN),--plain)
 
-test: venv page ## everything the project claims, the tests against a real broker included
-	$(BIN)/pytest
+test: venv page ## everything the project claims, the tests against a real broker included (JOBS=1: one after the other)
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup
 
 check: venv ## lint, types, the import table, and that generated files are current
 	$(BIN)/ruff check .
@@ -47,10 +48,21 @@ format: venv ## rewrite the code in the project's format
 schemas: venv ## write the JSON Schemas and the AsyncAPI document again
 	$(BIN)/faultwire topics schema
 
+dashboards: venv ## draw Grafana's dashboards again from their descriptions
+	$(BIN)/python deploy/grafana/build.py
+
 kube-apiserver: .cache/kube-apiserver ## a real kube-apiserver for the tests, built from its Go module (some minutes)
 
 .cache/kube-apiserver: tests/kube_apiserver/go.mod tests/kube_apiserver/main.go
+	mkdir -p .cache
 	cd tests/kube_apiserver && go build -trimpath -ldflags="-s -w" -o ../../$@ .
+
+chaos: venv ## the matrix of faults on real processes and brokers, as a table (as root)
+	$(BIN)/python -m bench.chaos
+
+audit: venv ## known vulnerabilities of what is pinned, where their database can be reached; and the bill of materials
+	-$(BIN)/pip-audit -r requirements.lock --require-hashes --disable-pip
+	$(BIN)/cyclonedx-py requirements requirements.lock -o sbom.cdx.json
 
 bench: venv venv-bench ## every benchmark, one table and bench/results/latest.json (QUICK=1: only whether they work)
 	$(BIN)/python -m bench $(if $(QUICK),--quick)
@@ -77,6 +89,12 @@ bench-correlator: venv ## one attempt of 10,000 nodes, and a thousand attempts i
 bench-e2e: venv ## from raw event to action, beside three plain hops
 	$(BIN)/python -m bench.e2e
 
+bench-scrape: venv ## what a scrape of a worker with 12,500 nodes costs
+	$(BIN)/python -m bench.scrape
+
+bench-sweep: venv ## the search for bad nodes in 10,000 simulated sweeps, beside bisection and round robin
+	$(BIN)/python -m bench.sweep
+
 lock: ## pin the dependencies again, with hashes and without download addresses
 	$(PY) -m venv .cache/uv && .cache/uv/bin/pip install --quiet uv
 	.cache/uv/bin/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url pyproject.toml -o requirements.lock
@@ -84,4 +102,4 @@ lock: ## pin the dependencies again, with hashes and without download addresses
 	.cache/uv/bin/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --group pyproject.toml:bench -o requirements-bench.lock
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) .venv-bench .cache .faultwire .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-bench .cache .faultwire $(PAGE)/assets/vendor .pytest_cache .mypy_cache .ruff_cache

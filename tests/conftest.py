@@ -32,11 +32,20 @@ settings.register_profile("faultwire", deadline=None)  # a busy machine is no co
 settings.load_profile("faultwire")
 
 
+ONE_OF_A_KIND = ("slurm", "kubernetes")
+"""Fixtures that are one whole cluster each: what uses one runs in one process."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever asks for the broker, for Slurm or for Kubernetes, carries the marker."""
+    """Whatever asks for the broker, for Slurm or for Kubernetes, carries the marker; a file is not divided
+    between the processes of a parallel run."""
     for item in items:
-        for name in {"broker", "slurm", "kubernetes"}.intersection(getattr(item, "fixturenames", ())):
+        asked = set(getattr(item, "fixturenames", ()))
+        for name in asked.intersection(("broker", *ONE_OF_A_KIND)):
             item.add_marker(name)
+        group = next((name for name in ONE_OF_A_KIND if name in asked), item.nodeid.partition("::")[0])
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
