@@ -36,9 +36,15 @@ CALM = (
     'faultwire_service_requests_total > 0 and on () faultwire_attempts{state="running"} > 0',
 )
 """The healthy fleet first: every process was scraped, so that each counter was seen before it moves."""
-WITHIN_S = 60.0
+WITHIN_S = 150.0
 SILENT, BLIND, HOT, LOST, FLAPPING = "node-09", "node-04", "node-02", "node-05", "node-03"
 VICTIM, DEVICE = "node-07", "mlx5_3"
+
+FIRED = {
+    "FaultwirePortOutage", "FaultwireGpuFault", "FaultwireNodeSilent", "FaultwireNodeOut",
+    "FaultwireCollectorBlind", "FaultwireDeadLetters", "FaultwireCheckFailed",
+}  # fmt: skip
+"""What the faults of the play must raise, at least as pending."""
 
 COME = (
     'faultwire_health_reasons{signal="node_silent"}',
@@ -49,6 +55,7 @@ COME = (
     'increase(faultwire_port_downtime_seconds_total{node="node-07"}[10m]) > 0',
     'increase(faultwire_engine_dead_letters_total{reason="not_json"}[10m]) > 0',
     'faultwire_collector_unwell{collector="nvml"}',
+    *(f'last_over_time(ALERTS{{alertname="{name}"}}[10m])' for name in sorted(FIRED)),
 )
 """What must have come of the faults before the panels are read; over long enough for a slow machine."""
 

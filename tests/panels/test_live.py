@@ -10,17 +10,12 @@ import pytest
 
 from tests.kafka import Kafka
 from tests.panels.expressions import Asked, panels, rules, variables
-from tests.panels.play import Play, played
+from tests.panels.play import FIRED, Play, played
 from tests.panels.prometheus import PROGRAM, numbers
 
 pytestmark = pytest.mark.timeout(300)
 """Whichever test comes first waits for the whole play."""
 
-FIRED = {
-    "FaultwirePortOutage", "FaultwireGpuFault", "FaultwireNodeSilent", "FaultwireNodeOut",
-    "FaultwireCollectorBlind", "FaultwireDeadLetters", "FaultwireCheckFailed",
-}  # fmt: skip
-"""What the faults of the play must raise, at least as pending."""
 QUIET = {
     "FaultwireDown", "FaultwireNoData", "FaultwireNotReady", "FaultwireLag", "FaultwireNobodyActs",
     "FaultwireEventsDropped", "FaultwireActionFailed", "FaultwireQuarantineStuck", "FaultwireServiceBehind",
