@@ -26,7 +26,8 @@ $(VENV)/.ready: requirements-dev.lock pyproject.toml
 page: $(PAGE)/assets/vendor/preact.js ## the libraries of the web page, pinned, from npm (nothing of it is needed to serve)
 
 $(PAGE)/assets/vendor/preact.js: $(PAGE)/package-lock.json $(PAGE)/vendor.mjs
-	@if command -v npm >/dev/null; then node $(PAGE)/vendor.mjs && touch $@; \
+	@if command -v npm >/dev/null; then node $(PAGE)/vendor.mjs && touch $@ \
+	  || echo "the page's libraries could not be fetched: everything works but the web page, which says so"; \
 	else echo "no npm here: everything works but the web page, which says so (Debian: npm)"; fi
 
 demo: venv page ## the whole pipeline, live, with the incident it exists for (SECONDS=60, PLAIN=1)
