@@ -80,7 +80,7 @@ class ProgressStall(Detector[StallState, Step]):
             patience = self._patience(state.steps[: i + 1], ctx)
             opens = last.time + patience
             until = min((t for t in (after and after.time, ended) if t is not None), default=None)
-            if until is not None and until <= opens:
+            if until is not None and until < opens:  # a step on the very deadline comes after its timer
                 continue
             if opens > end:
                 continue
@@ -108,7 +108,7 @@ class ProgressStall(Detector[StallState, Step]):
         patience = self._patience(state.steps, ctx)
         due = state.steps[-1].time + patience
         ended = self._ended(entity, ctx)
-        if ended is not None and ended <= due:
+        if ended is not None and ended < due:
             return None
         return due if due > after else None
 
