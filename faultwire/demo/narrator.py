@@ -17,7 +17,7 @@ from collectors.logs.registry import codes as log_codes
 from faultwire.terminal import printable
 from topics.derived import Action, Attribution, DeadLetter, Health, Signal
 from topics.events import Event
-from topics.payloads import Heartbeat, IbPort, Job, Kernel, Log, Placement, Xid
+from topics.payloads import Heartbeat, IbPort, Job, Kernel, Log, Placement, Tick, Xid
 from topics.time import NS_PER_S, format_rfc3339
 
 STYLES: Final = {
@@ -63,7 +63,7 @@ class Narrator:
         self._line("control", text)
 
     def event(self, event: Event[Any]) -> None:
-        """One line for an event worth telling; heartbeats and placements are not."""
+        """One line for an event worth telling; heartbeats, placements and timers are not."""
         told = describe(event)
         if told is not None:
             room, text = told
@@ -94,7 +94,7 @@ def describe(event: Event[Any]) -> tuple[str, str] | None:
     """`(room, sentence)` for an event, None for one that is not worth a line."""
     data, who = event.data, event.partitionkey
     match data:
-        case Heartbeat() | Placement():
+        case Heartbeat() | Placement() | Tick():
             return None
         case IbPort():
             was = f" (was {data.previous_state})" if data.previous_state else ""

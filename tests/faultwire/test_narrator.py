@@ -11,6 +11,7 @@ from faultwire.demo.fleet import Fleet
 from faultwire.demo.narrator import Narrator, describe
 from topics.derived import Attribution, Culprit
 from topics.events import Event, make
+from topics.payloads import Tick
 from topics.time import from_seconds
 
 NOW = from_seconds(1_800_000_000)
@@ -75,3 +76,10 @@ def test_a_healthy_job_is_told_as_such() -> None:
 def test_markup_in_what_a_node_says_is_printed_not_obeyed() -> None:
     event = verdict(culprits=[Culprit(node="[red]node[/red]", entity="node")])
     assert "[red]node[/red]/node" in told(event, plain=False)
+
+
+def test_what_only_keeps_the_time_is_not_told() -> None:
+    tick = make(
+        Tick(due=NOW, reason="health"), id="t", source="/c/streams", subject="node", time=NOW, key="n"
+    )
+    assert told(tick) == ""
