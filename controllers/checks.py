@@ -110,6 +110,10 @@ class CheckReporter:
             producer = AIOKafkaProducer(
                 bootstrap_servers=self._bootstrap, enable_idempotence=True, acks="all", **self._options
             )
-            await producer.start()
+            try:
+                await producer.start()
+            except BaseException:
+                await producer.stop()
+                raise
             self._producer = producer
         return self._producer

@@ -59,8 +59,8 @@ class DryRunController:
             fetch_max_wait_ms=100,
             **self._options,
         )
-        await consumer.start()
         try:
+            await consumer.start()
             async for message in consumer:
                 self.handle(message.value)
                 await consumer.commit()

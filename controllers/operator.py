@@ -58,8 +58,8 @@ class OperatorDesk:
         producer = AIOKafkaProducer(
             bootstrap_servers=self.bootstrap, enable_idempotence=True, acks="all", **(self.options or {})
         )
-        await producer.start()
         try:
+            await producer.start()
             for topic, event in (("controller-state", hold), ("audit", audit)):
                 await producer.send_and_wait(
                     kafka_name(topic, self.prefix),
@@ -95,8 +95,8 @@ class OperatorDesk:
             isolation_level="read_committed",
             **(self.options or {}),
         )
-        await consumer.start()
         try:
+            await consumer.start()
             partitions = [TopicPartition(name, p) for p in sorted(consumer.partitions_for_topic(name) or ())]
             consumer.unsubscribe()
             consumer.assign(partitions)

@@ -40,8 +40,8 @@ async def of_broker(
         **(connection or {}),
     )
     events: list[Event[Any]] = []
-    await consumer.start()
     try:
+        await consumer.start()
         partitions = await partitions_of(consumer, [kafka_name(topic, prefix) for topic in topics])
         if not partitions:
             return []

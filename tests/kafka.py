@@ -170,8 +170,8 @@ class Kafka:
     async def producer(self, **settings: Any) -> AsyncIterator[AIOKafkaProducer]:
         defaults = {"acks": "all", "enable_idempotence": True, "max_request_size": 20 * 1024 * 1024}
         producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, **{**defaults, **settings})
-        await producer.start()
         try:
+            await producer.start()
             yield producer
         finally:
             await producer.stop()
@@ -181,8 +181,8 @@ class Kafka:
         """A consumer of all partitions from the beginning, without a group."""
         defaults = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 50}
         consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, **{**defaults, **settings})
-        await consumer.start()
         try:
+            await consumer.start()
             partitions = consumer.partitions_for_topic(topic)
             if not partitions:
                 await consumer._client.force_metadata_update()
@@ -198,8 +198,8 @@ class Kafka:
     @asynccontextmanager
     async def admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
-        await admin.start()
         try:
+            await admin.start()
             yield admin
         finally:
             await admin.close()

@@ -96,8 +96,8 @@ class RawPublisher:
             auto_offset_reset="earliest",  # the default, the end, may overtake our seek to the beginning
             **self._options,
         )
-        await consumer.start()
         try:
+            await consumer.start()
             return [event async for event in _to_end(consumer, names)]
         finally:
             await consumer.stop()

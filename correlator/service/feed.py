@@ -128,8 +128,8 @@ class KafkaFeed:
             isolation_level="read_committed",
             **self._options,
         )
-        await consumer.start()
         try:
+            await consumer.start()
             yield consumer
         finally:
             await consumer.stop()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from faultwire.config import Loaded
     from faultwire.settings import Settings
+
+T = TypeVar("T")
 
 OK: Final = 0
 FINDING: Final = 1
@@ -76,6 +78,18 @@ def fail(message: object, code: int = COULD_NOT_TELL) -> NoReturn:
     lines = (printable(line) for line in str(message).split("\n"))  # it may quote what others wrote
     typer.echo("faultwire: " + "\n".join(lines), err=True)
     raise typer.Exit(code)
+
+
+def ask(bootstrap: str, question: Coroutine[Any, Any, T]) -> T:
+    """What the broker answers; one that is away ends the command with its address and code 3."""
+    import asyncio
+
+    from aiokafka.errors import KafkaError
+
+    try:
+        return asyncio.run(question)
+    except (KafkaError, OSError) as exc:
+        fail(f"no answer from {bootstrap}: {exc}")
 
 
 def _found(folder: Path | None) -> dict[str, tuple[Any, str]]:

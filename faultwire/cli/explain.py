@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from faultwire.cli.common import BAD_INPUT, COULD_NOT_TELL, FINDING, OK, fail, settings
+from faultwire.cli.common import BAD_INPUT, FINDING, OK, ask, fail, settings
 from faultwire.terminal import printable
 
 if TYPE_CHECKING:
@@ -109,15 +108,8 @@ def _events(capture: Path | None, bootstrap: str | None, topics: Sequence[str]) 
             return past.of_capture(capture)
         except (CaptureError, OSError) as exc:
             fail(exc, BAD_INPUT)
-    from aiokafka.errors import KafkaError
-
-    told = settings(kafka__bootstrap=bootstrap)
-    try:
-        return asyncio.run(
-            past.of_broker(told.kafka.bootstrap, told.kafka.prefix, topics, told.kafka.options)
-        )
-    except (KafkaError, OSError) as exc:
-        fail(f"no answer from {told.kafka.bootstrap}: {exc}", COULD_NOT_TELL)
+    kafka = settings(kafka__bootstrap=bootstrap).kafka
+    return ask(kafka.bootstrap, past.of_broker(kafka.bootstrap, kafka.prefix, topics, kafka.options))
 
 
 _STYLES = {"action": "bold red", "verdict": "bold", "signal": "cyan", "raw": "dim", "unknown": "dim italic"}

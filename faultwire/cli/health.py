@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import time
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from faultwire.cli.common import BAD_INPUT, FINDING, OK, fail, settings
+from faultwire.cli.common import BAD_INPUT, FINDING, OK, ask, fail, settings
 from faultwire.terminal import printable
 
 if TYPE_CHECKING:
     from faultwire.settings import Settings
     from topics.derived import Health
     from topics.events import Event
-
-T = TypeVar("T")
 
 Node = Annotated[str, typer.Argument(metavar="NODE", help="As the scheduler names it.")]
 Why = Annotated[str, typer.Option(help="Why, for those who ask.")]
@@ -81,7 +77,8 @@ def show(
     from topics.events import encode
     from topics.time import format_rfc3339
 
-    last = _ask(_read(settings(kafka__bootstrap=bootstrap)))
+    configured = settings(kafka__bootstrap=bootstrap)
+    last = ask(configured.kafka.bootstrap, _read(configured))
     if node is not None and node not in last:
         fail(f"nothing has ever been said about the health of {node}: it is healthy, or unknown", BAD_INPUT)
     wanted = [
@@ -148,7 +145,7 @@ def _tell(
         recordedtime=now,
         provenance="live",
     )
-    _ask(_publish(told, event))
+    ask(told.kafka.bootstrap, _publish(told, event))
     typer.echo(f"told: {action} {node}{f' {state}' if state else ''}")
 
 
@@ -161,8 +158,8 @@ async def _publish(told: Settings, event: Event[Any]) -> None:
     producer = AIOKafkaProducer(
         bootstrap_servers=told.kafka.bootstrap, acks="all", enable_idempotence=True, **told.kafka.options
     )
-    await producer.start()
     try:
+        await producer.start()
         await producer.send_and_wait(
             kafka_name("raw.check", told.kafka.prefix),
             encode_batch([event]),
@@ -190,8 +187,8 @@ async def _read(told: Settings) -> dict[str, Event[Health]]:
         **told.kafka.options,
     )
     last: dict[str, Event[Health]] = {}
-    await consumer.start()
     try:
+        await consumer.start()
         partitions = [TopicPartition(name, p) for p in sorted(consumer.partitions_for_topic(name) or ())]
         consumer.unsubscribe()
         consumer.assign(partitions)
@@ -208,12 +205,3 @@ async def _read(told: Settings) -> dict[str, Event[Health]]:
     finally:
         await consumer.stop()
     return last
-
-
-def _ask(question: Coroutine[Any, Any, T]) -> T:
-    from aiokafka.errors import KafkaError
-
-    try:
-        return asyncio.run(question)
-    except (KafkaError, OSError) as exc:
-        fail(f"the broker could not be asked: {exc}")

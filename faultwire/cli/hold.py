@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import time
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from faultwire.cli.common import BAD_INPUT, FINDING, OK, fail, settings
+from faultwire.cli.common import BAD_INPUT, FINDING, OK, ask, fail, settings
 from faultwire.terminal import printable
 
 if TYPE_CHECKING:
     from controllers.operator import OperatorDesk
     from topics.control import Audit
     from topics.events import Event
-
-T = TypeVar("T")
 
 Bootstrap = Annotated[
     str | None,
@@ -51,13 +47,13 @@ def hold(
     desk = _desk(bootstrap)
     now = time.time_ns()
     if why is None:
-        held = held_by(_ask(desk.current_hold()), now)
+        held = held_by(ask(desk.bootstrap, desk.current_hold()), now)
         typer.echo(held or "no hold: controllers act as they are enabled")
         raise typer.Exit(FINDING if held else OK)
     if not why.strip():
         fail("say why: those who find everything stopped will ask", BAD_INPUT)
     until = None if minutes is None else now + round(minutes * 60e9)
-    _ask(desk.hold(why.strip(), by or getpass.getuser(), now, until))
+    ask(desk.bootstrap, desk.hold(why.strip(), by or getpass.getuser(), now, until))
     typer.echo(f"held: {why.strip()}")
 
 
@@ -70,7 +66,8 @@ def release(
 
     Exit codes: 0 released, 3 no broker.
     """
-    _ask(_desk(bootstrap).release(why, by or getpass.getuser(), time.time_ns()))
+    desk = _desk(bootstrap)
+    ask(desk.bootstrap, desk.release(why, by or getpass.getuser(), time.time_ns()))
     typer.echo("released")
 
 
@@ -110,7 +107,7 @@ def audit(
             _print(event, as_json)
 
     try:
-        _ask(show())
+        ask(desk.bootstrap, show())
     except KeyboardInterrupt:
         raise typer.Exit(OK) from None
 
@@ -138,12 +135,3 @@ def _desk(bootstrap: str | None) -> OperatorDesk:
 
     told = settings(kafka__bootstrap=bootstrap)
     return OperatorDesk(told.cluster, told.kafka.bootstrap, told.kafka.prefix, told.kafka.options)
-
-
-def _ask(question: Coroutine[Any, Any, T]) -> T:
-    from aiokafka.errors import KafkaError
-
-    try:
-        return asyncio.run(question)
-    except (KafkaError, OSError) as exc:
-        fail(f"the broker could not be asked: {exc}")

@@ -87,8 +87,8 @@ async def _producer(
         compression_type="lz4",
         **(connection or {}),
     )
-    await producer.start()
     try:
+        await producer.start()
         yield producer
     finally:
         await producer.stop()
@@ -104,7 +104,9 @@ async def kafka_bus(bootstrap: str, prefix: str, listener: Listener) -> AsyncIte
         enable_auto_commit=False,
         fetch_max_wait_ms=50,
     )
-    async with _producer(bootstrap) as producer:
+    async with contextlib.AsyncExitStack() as stack:
+        producer = await stack.enter_async_context(_producer(bootstrap))
+        stack.push_async_callback(consumer.stop)
         await consumer.start()
         teller = asyncio.create_task(_tell(consumer, listener), name="demo-teller")
         try:
@@ -112,7 +114,6 @@ async def kafka_bus(bootstrap: str, prefix: str, listener: Listener) -> AsyncIte
         finally:
             teller.cancel()
             await asyncio.gather(teller, return_exceptions=True)
-            await consumer.stop()
 
 
 async def _tell(consumer: AIOKafkaConsumer, listener: Listener) -> None:

@@ -79,8 +79,8 @@ async def publish(
         max_request_size=8 * 1024 * 1024,
         **(options or {}),
     )
-    await producer.start()
     try:
+        await producer.start()
         sender = _Sender(producer, prefix)
         sent = 0
         first: int | None = None

@@ -125,7 +125,11 @@ class Outbox(Service):  # type: ignore[misc]
             request_timeout_ms=int(self._settings.request_timeout_s * 1000),
             **self._connection,
         )
-        await producer.start()
+        try:
+            await producer.start()
+        except BaseException:
+            await producer.stop()
+            raise
         self._producer = producer
 
     async def on_stop(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -181,6 +182,19 @@ def test_no_broker_is_exit_code_3_with_its_address(command: tuple[str, ...]) -> 
     assert told.exit_code == 3
     assert address in told.output
     assert "Traceback" not in told.output
+
+
+@pytest.mark.parametrize("command", [("explain", "1"), ("offenders",), ("hold", "why"), ("health", "show")])
+def test_a_broker_that_is_away_is_one_clear_line_and_leaves_nothing_open(
+    command: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    told = run(*command, "--bootstrap", address)
+    gc.collect()  # what was left open says so when it goes
+    assert told.exit_code == 3
+    assert address in told.output
+    assert "Traceback" not in told.output
+    assert "Unclosed" not in told.output + caplog.text
 
 
 def test_schemas_are_written_and_checked(tmp_path: Path) -> None:
