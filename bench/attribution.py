@@ -7,17 +7,13 @@ Measured in the same run, for comparison: the loop that hands the same records o
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
-import os
-import platform
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
+from bench.harness import main_of_cases, rss_mb
 from correlator.processor import JobProcessor
 from correlator.settings import CorrelatorSettings
 from streams.engine.api import SourceRef
@@ -106,13 +102,13 @@ def many_attempts() -> dict[str, Any]:
     random = Random(2)
     judge = Judge()
     gc.collect()
-    before = resident()
+    before = rss_mb()
     for number in range(1000):
         name = f"job-{number:04d}"
         nodes = [f"node-{number:04d}-{n:02d}" for n in range(64)]
         judge.take(name, [job("RUNNING", 0, nodes=nodes, job_id=name)], at(0))
         judge.take(name, crowd(nodes, 512, random), at(900))
-    small = resident()
+    small = rss_mb()
     wide = [f"node-{n:05d}" for n in range(10_000)]
     for number in range(10):
         name = f"wide-{number}"
@@ -120,7 +116,7 @@ def many_attempts() -> dict[str, Any]:
         judge.take(name, crowd(wide, 20_000, random), at(900))
     gc.collect()
     return {
-        "rss_before_mb": before, "rss_with_1000_mb": small, "rss_with_ten_wide_more_mb": resident(),
+        "rss_before_mb": before, "rss_with_1000_mb": small, "rss_with_ten_wide_more_mb": rss_mb(),
         "largest_state_bytes": judge.largest,
     }  # fmt: skip
 
@@ -137,48 +133,11 @@ def timed(work: Callable[[], Any]) -> float:
     return time.process_time() - start
 
 
-def resident() -> float:
-    """MB of this process in memory now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "one_large_attempt": one_large_attempt,
     "many_attempts": many_attempts,
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--only", choices=sorted(CASES), action="append")
-    args = parser.parse_args()
-    results: dict[str, Any] = {
-        "machine": {
-            "cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(),
-            "python": platform.python_version(), "load_1min": os.getloadavg()[0],
-        }
-    }  # fmt: skip
-    print(f"{'case':18} {'figure':28} {'value':>28}")
-    for name, case in CASES.items():
-        if args.only and name not in args.only:
-            continue
-        results[name] = case()
-        for figure, value in results[name].items():
-            shown = (
-                f"{value:,.2f}"
-                if isinstance(value, float)
-                else f"{value:,}"
-                if isinstance(value, int)
-                else value
-            )
-            print(f"{name:18} {figure:28} {shown:>28}", flush=True)
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=2) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    main_of_cases(CASES, __doc__)

@@ -28,27 +28,16 @@ from uuid import uuid4
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
+from bench.probes import raw
 from faultwire import broker
 from tests.e2e.pipeline import Pipeline, pipeline
 from tests.kafka import Kafka
-from topics.events import Event, decode, encode_batch, make
-from topics.ids import fact_id
+from topics.events import Event, decode, encode_batch
 from topics.payloads import Job, PlacedAttempt, Placement, Throttle, Xid
 from topics.time import NS_PER_S
 
 SPACING_S = 0.1
 BACKGROUND_NODES = 200
-
-
-def raw(data: Any, node: str, key: str, subject: str, now: int) -> Event[Any]:
-    return make(
-        data,
-        id=fact_id("bench", node, subject, data.kind, now),
-        source=f"/bench/{node}/bench",
-        subject=subject,
-        time=now,
-        key=key,
-    )
 
 
 def sample(number: int, now: int) -> tuple[str, Event[Any], Event[Any]]:

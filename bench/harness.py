@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -85,6 +85,31 @@ def main(run: Callable[[bool], Coroutine[Any, Any, list[Row]]], about: str | Non
     if told.json:
         document = {"machine": machine(), "quick": told.quick, "rows": [asdict(r) for r in rows]}
         told.json.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+
+
+def main_of_cases(cases: Mapping[str, Callable[[], dict[str, Any]]], about: str | None) -> None:
+    """The command line of benchmarks without a broker: named cases, each a table of figures."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser.add_argument("--only", choices=sorted(cases), action="append")
+    told = parser.parse_args()
+    results: dict[str, Any] = {"machine": machine()}
+    print(f"{'case':18} {'figure':32} {'value':>28}")
+    for name, case in cases.items():
+        if told.only and name not in told.only:
+            continue
+        results[name] = case()
+        for figure, value in results[name].items():
+            shown = (
+                f"{value:,.2f}"
+                if isinstance(value, float)
+                else f"{value:,}"
+                if isinstance(value, int)
+                else value
+            )
+            print(f"{name:18} {figure:32} {shown:>28}", flush=True)
+    if told.json:
+        told.json.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
 
 
 # -- figures -------------------------------------------------------------------------------------------

@@ -7,19 +7,14 @@ Measured in the same run, for comparison: the loop that hands records over and d
 
 from __future__ import annotations
 
-import argparse
 import gc
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
-import orjson
-
+from bench.harness import main_of_cases
 from streams.engine.api import Output, SourceRef
 from streams.processor import NodeProcessor
 from tests.streams.builders import at, beat, placed, port_event, raw
@@ -222,30 +217,5 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--only", choices=sorted(CASES), action="append")
-    args = parser.parse_args()
-    results: dict[str, Any] = {
-        "machine": {
-            "cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(),
-            "python": platform.python_version(), "load_1min": os.getloadavg()[0],
-        }
-    }  # fmt: skip
-    print(f"{'case':18} {'figure':32} {'value':>14}")
-    for name, case in CASES.items():
-        if args.only and name not in args.only:
-            continue
-        results[name] = case()
-        for figure, value in results[name].items():
-            shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
-            print(f"{name:18} {figure:32} {shown:>14}", flush=True)
-    if args.json:
-        args.json.write_bytes(orjson.dumps(results, option=orjson.OPT_INDENT_2))
-
-
 if __name__ == "__main__":
-    main()
+    main_of_cases(CASES, __doc__)

@@ -34,6 +34,17 @@ class Said:
     """Nanoseconds, when the line carries a stamp with a zone."""
 
 
+def groups_of(text: str, allowed: frozenset[str]) -> set[str]:
+    """The named groups of a site's own pattern; `ValueError` for what is no pattern, and for other names."""
+    try:
+        groups = set(re.compile(text).groupindex)
+    except re.error as exc:
+        raise ValueError(f"{text!r} is no regular expression: {exc}") from exc
+    if groups - allowed:
+        raise ValueError(f"{text!r} has unknown groups: {', '.join(sorted(groups - allowed))}")
+    return groups
+
+
 class LogSource(BaseModel):
     """Files (or journald units) of workloads, and how to tell the job and the rank.
 
@@ -65,13 +76,7 @@ class LogSource(BaseModel):
         for text in (self.name, self.line):
             if text is None:
                 continue
-            try:
-                groups = set(re.compile(text).groupindex)
-            except re.error as exc:
-                raise ValueError(f"{text!r} is no regular expression: {exc}") from exc
-            if groups - GROUPS:
-                raise ValueError(f"{text!r} has unknown groups: {', '.join(sorted(groups - GROUPS))}")
-            known |= groups
+            known |= groups_of(text, GROUPS)
         if self.job is None and "job" not in known:
             raise ValueError("a log source must say the job: `job`, or a group of `name` or `line`")
         return self

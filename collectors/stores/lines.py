@@ -16,6 +16,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from collectors.logs.extract import LogExtractor
+from collectors.logs.sources import groups_of
 from collectors.parsers import kernel_log
 from collectors.parsers.kernel import SUMMARY
 from collectors.parsers.records import KernelRecord
@@ -58,14 +59,8 @@ class LineRules(BaseModel):
     @model_validator(mode="after")
     def _sound(self) -> Self:
         for text in (self.name, self.line):
-            if text is None:
-                continue
-            try:
-                groups = set(re.compile(text).groupindex)
-            except re.error as exc:
-                raise ValueError(f"{text!r} is no regular expression: {exc}") from exc
-            if groups - GROUPS:
-                raise ValueError(f"{text!r} has unknown groups: {', '.join(sorted(groups - GROUPS))}")
+            if text is not None:
+                groups_of(text, GROUPS)
         return self
 
     @cached_property
