@@ -94,10 +94,9 @@ def xid(code: int, seconds: float, node: str = "node-05", gpu: int = 2, **more: 
     return evidence(Xid(**{**body, **more}), seconds, node, **attributes)
 
 
-def sxid(code: int, seconds: float, node: str = "node-05", *, fatal: bool = True) -> Event[Any]:
-    return evidence(
-        Sxid(nvswitch="1", pci_bdf="0000:86:00.0", sxid=code, fatal=fatal, message="SXid"), seconds, node
-    )
+def sxid(code: int, seconds: float, node: str = "node-05", *, fatal: bool = True, **more: Any) -> Event[Any]:
+    data = Sxid(nvswitch="1", pci_bdf="0000:86:00.0", sxid=code, fatal=fatal, message="SXid", **more)
+    return evidence(data, seconds, node)
 
 
 def aer(severity: str, seconds: float, node: str = "node-05", **more: Any) -> Event[Any]:

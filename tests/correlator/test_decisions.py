@@ -23,6 +23,7 @@ from tests.correlator.builders import (
     outage,
     raises,
     steps,
+    sxid,
     view_of,
     xid,
 )
@@ -58,6 +59,16 @@ def test_a_lost_gpu_asks_for_restart_cordon_and_reboot() -> None:
         ("cordon", ["node-05"]),
         ("reboot_node", ["node-05"]),
     ]
+
+
+def test_a_daemons_own_log_may_tell_the_cause_but_moves_nothing() -> None:
+    kernel_said = sxid(20034, 121, via="kmsg", written_by="kernel")
+    daemon_said = sxid(20034, 121, via="file", written_by="userspace")
+    effect = blames(124, "node-01", "node-05")
+
+    assert "interrupt_and_restart" in {a.action for a in asked(kernel_said, effect)}
+    assert examine(view_of([*RUNS, daemon_said, effect], now=130.0))[1].subdomain == "accelerator_fabric"
+    assert asked(daemon_said, effect) == []
 
 
 def test_a_memory_error_asks_for_a_reset_of_the_gpu() -> None:
