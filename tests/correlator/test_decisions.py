@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,16 @@ def test_a_daemons_own_log_may_tell_the_cause_but_moves_nothing() -> None:
     assert "interrupt_and_restart" in {a.action for a in asked(kernel_said, effect)}
     assert examine(view_of([*RUNS, daemon_said, effect], now=130.0))[1].subdomain == "accelerator_fabric"
     assert asked(daemon_said, effect) == []
+
+
+def test_what_is_inferred_from_silence_moves_nothing() -> None:
+    case, verdict = examine(view_of([*RUNS, *LOST], now=130.0))
+    inferred = tuple(replace(c, attrs={**c.attrs, "by_absence": True}) for c in verdict.cause)
+    unsure = replace(verdict, cause=inferred)
+
+    for found, actions in ((verdict, 3), (unsure, 0)):
+        situation = Situation(CLUSTER, case, found, "fast", "attribution-1", at(130.0), 0)
+        assert len(list(decide(situation, load_policy()))) == actions
 
 
 def test_a_memory_error_asks_for_a_reset_of_the_gpu() -> None:
