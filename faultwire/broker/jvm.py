@@ -84,9 +84,9 @@ class JvmNode:
         if (self.spec.folder / "data" / "meta.properties").exists():
             return
         done = subprocess.run(
-            [*self._java_command("-Xmx128m"), "kafka.tools.StorageTool", "format", "--cluster-id",
-             self.spec.cluster_id, "--config", str(self._settings), "--ignore-formatted",
-             *self.spec.format_options],
+            [*self._java_command("-Xmx128m"), "kafka.tools.StorageTool", "format",
+             f"--cluster-id={self.spec.cluster_id}",  # one word: one id in 64 begins with "-"
+             "--config", str(self._settings), "--ignore-formatted", *self.spec.format_options],
             capture_output=True, text=True, timeout=120, check=False, cwd=self.spec.folder,
         )  # fmt: skip
         if done.returncode:
@@ -175,7 +175,7 @@ class JvmNode:
 def _why(text: str) -> str:
     """The line of a Java program's output that says most: the exception with its text, else the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for sign in ("Exception: ", "ERROR", "FATAL"):
+    for sign in ("Exception: ", "ERROR", "FATAL", "error: "):
         told = next((line for line in lines if sign in line), None)
         if told:
             return told[:300]

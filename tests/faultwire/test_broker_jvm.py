@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,20 @@ async def test_one_of_three_brokers_may_die_and_come_back(three: Cluster, topic_
     await kafka.send(topic, [b"after"])
     values = {record.value for record in await kafka.read(topic, 5)}
     assert values == {b"before", b"while one is dead", b"after"}
+
+
+def test_an_id_that_begins_like_an_option_is_still_an_id(tmp_path: Path) -> None:
+    node = cluster(tmp_path).nodes[1]
+    node.spec = replace(node.spec, cluster_id="-" + node.spec.cluster_id[1:])
+    node.format()
+    laid_out = (node.spec.folder / "data" / "meta.properties").read_text("utf-8")
+    assert f"cluster.id={node.spec.cluster_id}\n" in laid_out
+
+
+def test_an_option_that_is_wrong_is_told_without_the_usage_around_it(tmp_path: Path) -> None:
+    broken = cluster(tmp_path, format_options=["--no-such-option"])
+    with pytest.raises(BrokerStartError, match=r"can't be laid out: \S+ error: .*--no-such-option"):
+        broken.start(30)
 
 
 def test_settings_that_are_wrong_are_named_before_anything_starts(tmp_path: Path) -> None:

@@ -178,6 +178,20 @@ def test_text_of_others_stays_text(open_page: OpenPage, stage: Stage, server: Se
     assert page.locator("main img, main script").count() == 0
 
 
+def test_what_changed_while_another_view_was_open_is_in_the_list(
+    open_page: OpenPage, stage: Stage, server: Server
+) -> None:
+    stage.tell("raw.node", heartbeat("n1", NOW), heartbeat("n2", NOW))
+    page = open_page(f"{server.url}/nodes/n1")
+    live(page)
+    expect(page.get_by_role("heading", name="n1")).to_be_visible()
+    stage.tell("health", health("n2", "suspect", NOW, signal="no_such_reason_yet"))
+    stage.tell("health", health("n1", "suspect", NOW))
+    expect(page.locator("main")).to_contain_text("suspect")  # so the one before it has been heard too
+    page.locator("header a[href='/']").first.click()
+    expect(page.locator(".feed")).to_contain_text("no such reason yet")
+
+
 # -- many ------------------------------------------------------------------------------------------------
 
 

@@ -97,8 +97,7 @@ def start(folder: Path) -> Guarded:
     server = authority.issue("broker", addresses="IP:127.0.0.1,DNS:localhost")
     for name in (*processes(), "stranger"):
         authority.issue(f"cert-{name}")
-    scram, mtls = free_ports(2)
-    plain = free_ports(1)[0]
+    plain, scram, mtls = free_ports(3)
     users = [
         f"SCRAM-SHA-512=[name=faultwire-{p},password={password_of(p)}]" for p in (*processes(), "stranger")
     ]

@@ -1,5 +1,6 @@
 // What changed lately, the newest first: history from the service, then live events as they come.
-import { useEffect, useMemo, useState } from "../lib/ui.js";
+import { Observable, useObservable } from "../lib/observable.js";
+import { useEffect, useMemo } from "../lib/ui.js";
 import { get } from "../net/api.js";
 import { listen } from "../net/live.js";
 import { token } from "../net/token.js";
@@ -23,49 +24,49 @@ const HISTORY = [
   ["attributions", "/v1/attributions?limit=50"],
 ];
 
-let kept = []; // survives a walk to another view and back
+const shown = new Observable([]); // since the page was opened, whatever view there is
+let waiting = [];
+let frame = 0;
+
+function show() {
+  frame = 0;
+  shown.set(merged(shown.value, waiting));
+  waiting = [];
+}
+
+function add(stories) {
+  waiting.push(...stories.filter(Boolean));
+  if (waiting.length > MOST) show(); // a hidden tab draws no frames
+  else if (waiting.length && !frame) frame = requestAnimationFrame(show);
+}
+
+async function history() {
+  for (const [topic, path] of HISTORY) {
+    try {
+      const { items } = await get(path);
+      add(items.map((item) => story(topic, item.event ?? item)));
+    } catch {
+      // the live events come all the same, and the other panels say what is wrong
+    }
+  }
+}
+
+/** Listen from now on: what comes before the list is drawn, or while another view is, belongs in it too. */
+export function start() {
+  listen((topic, event) => {
+    const told = topic !== "resync" && story(topic, event);
+    if (told) add([{ ...told, fresh: true }]);
+  });
+}
 
 /** `nodes` of the overview tell which ones were in trouble before. */
 export function useChanges(nodes) {
-  const [entries, setEntries] = useState(kept);
+  const entries = useObservable(shown);
   const before = useMemo(() => nodes.map(standing).filter(Boolean), [nodes]);
   useEffect(() => {
-    let waiting = [];
-    let frame = 0;
-    let gone = false;
-    const show = () => {
-      frame = 0;
-      kept = merged(kept, waiting);
-      waiting = [];
-      setEntries(kept);
-    };
-    const add = (stories) => {
-      waiting.push(...stories.filter(Boolean));
-      if (waiting.length && !frame && !gone) frame = requestAnimationFrame(show);
-    };
-    const history = async () => {
-      for (const [topic, path] of HISTORY) {
-        try {
-          const { items } = await get(path);
-          add(items.map((item) => story(topic, item.event ?? item)));
-        } catch {
-          // the live events come all the same, and the other panels say what is wrong
-        }
-      }
-    };
     history();
-    const stops = [
-      listen((topic, event) => {
-        if (topic === "resync") history();
-        else add([{ ...story(topic, event), fresh: true }].filter((s) => s.key));
-      }),
-      token.watch(history),
-    ];
-    return () => {
-      gone = true;
-      cancelAnimationFrame(frame);
-      for (const stop of stops) stop();
-    };
+    const stops = [listen((topic) => topic === "resync" && history()), token.watch(history)];
+    return () => stops.forEach((stop) => stop());
   }, []);
   return useMemo(() => merged(entries, before), [entries, before]);
 }
