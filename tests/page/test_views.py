@@ -271,6 +271,10 @@ AUDIT = r"""() => {
   for (const e of document.querySelectorAll("[aria-hidden=true] a[href], [aria-hidden=true] button")) {
     problems.push(`hidden, but can have the focus: ${e.outerHTML.slice(0, 80)}`);
   }
+  for (const e of document.querySelectorAll("a.tile > *, .panel h2, .feed li *")) {
+    const inner = e.getBoundingClientRect(), outer = e.parentElement.getBoundingClientRect();
+    if (inner.width && inner.right > outer.right + 1) problems.push(`sticks out: ${e.textContent}`);
+  }
   for (const e of document.querySelectorAll("[tabindex]")) {
     if (e.tabIndex > 0) problems.push("an order of its own");
   }
