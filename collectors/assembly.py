@@ -212,7 +212,7 @@ def _lines(parts: Parts, tracker: PortTracker, ports: PortsReader, ledger: XidLe
 
     return KernelLines(
         parser,
-        StormFolder(parts.node.cluster, parts.node.name),
+        partial(StormFolder, parts.node.cluster, parts.node.name),
         accept_userspace=parts.settings.accept_userspace_kmsg,
         port_events=tracker.told,
         counters_refused=ports.leave_counters_alone,

@@ -1,46 +1,85 @@
-"""Storms folded into counted events: the first record at once, then one summary a second.
+"""Storms folded into counted events: the first at once, then one summary a second.
 
-A sick GPU can print a hundred thousand XID lines. Two levels: the same text again is counted without
-being parsed; many different texts of one GPU and one code are counted together. Windows run on event
-time, so a storm read from a backlog folds like one seen live.
+A sick GPU can print a hundred thousand lines, a bad riser as many groups of them. Two levels, alike for
+every kind in `FOLDED`: what was told before and comes again is counted; of one device and error, many
+different ones are counted together. Where a line alone makes its event, a line with the same text is
+counted without being parsed. Windows run on event time, so a storm read from a backlog folds like one
+seen live.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from collectors.parsers.records import KernelRecord
 from topics import ids
 from topics.events import Event
-from topics.payloads import Repeats, Sxid, Xid
-from topics.time import NS_PER_S
+from topics.payloads import Aer, Kernel, Payload, Repeats, Sxid, Xid
+from topics.time import NS_PER_S, NS_PER_US
 
 WINDOW_NS: Final = NS_PER_S
 DISTINCT_PER_WINDOW: Final = 32
-"""Different texts of one device and code that pass one by one within a window."""
+"""Different events of one device and error that pass one by one within a window."""
 MAX_ENTRIES: Final = 4096
-"""Texts and devices remembered at once; beyond that the oldest are reported early and forgotten."""
+"""Events and groups remembered at once; beyond that the oldest are reported early and forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """How the events of a kind repeat."""
+
+    same: Callable[[Any], Hashable]
+    """Payloads for which this is equal say the same again."""
+    group: Callable[[Any], Hashable]
+    """Device and error. At least as fine as what is told apart further on: a count has one cause."""
+    by_text: bool = False
+    """A line makes its event by itself, whatever came before: with the same text it need not be parsed."""
+
+
+FOLDED: Final[Mapping[type[Payload], Sort]] = {
+    Xid: Sort(lambda d: d.message, lambda d: (d.pci_bdf, d.xid), by_text=True),
+    Sxid: Sort(lambda d: d.message, lambda d: (d.pci_bdf, d.sxid), by_text=True),
+    Aer: Sort(
+        lambda d: (d.message, tuple(d.errors), d.port, d.multiple),
+        lambda d: (d.pci_bdf, d.severity, d.recovery),
+    ),
+    Kernel: Sort(
+        lambda d: (d.message, d.device), lambda d: (d.category, d.code, d.device or d.server, d.cgroup)
+    ),
+}
+"""Transitions of ports are not here: each of them is a fact of its own."""
 
 
 @dataclass(slots=True)
 class _Fold:
     template: Event[Any]
+    """What is counted: told before (of an event that repeats), or the first that was only counted."""
     opened: int
     """Event time at which the current window began."""
     count: int = 0
     first: int = 0
     last: int = 0
     first_seq: int | None = None
-    first_text: str = ""
+    first_id: str = ""
     distinct: int = 0
-    """Events passed one by one in this window (of the entries by device and code)."""
+    """Events passed one by one in this window (of a group)."""
 
-    def add(self, record: KernelRecord) -> None:
+    def add(self, time: int, seq: int | None, event_id: str) -> None:
         if not self.count:
-            self.first, self.first_seq, self.first_text = record.time_ns, record.seq, record.text
+            self.first, self.first_seq, self.first_id = time, seq, event_id
         self.count += 1
-        self.last = max(self.last, record.time_ns)
+        self.last = max(self.last, time)
+
+    def over(self, time: int) -> bool:
+        return time - self.opened >= WINDOW_NS
+
+    def summary(self) -> Event[Any]:
+        """Has the id of the first that it counts: read again and told by itself, that is the same fact."""
+        repeats = Repeats(count=self.count, first=self.first, last=self.last)
+        data = self.template.data.model_copy(update={"repeats": repeats, "kmsg_seq": self.first_seq})
+        return self.template.model_copy(update={"id": self.first_id, "time": self.first, "data": data})
 
 
 class StormFolder:
@@ -49,49 +88,42 @@ class StormFolder:
     def __init__(self, cluster: str, node: str) -> None:
         self._cluster = cluster
         self._node = node
-        self._texts: dict[str, _Fold] = {}
-        self._devices: dict[tuple[str, str, int], _Fold] = {}
+        self._same: dict[Hashable, _Fold] = {}
+        """By the text of the record, or by kind and `Sort.same`."""
+        self._groups: dict[Hashable, _Fold] = {}
 
     def repeated(self, record: KernelRecord) -> tuple[bool, list[Event[Any]]]:
         """Whether `record` was counted as a repeat (else it must be parsed), and summaries to send."""
-        fold = self._texts.get(record.text)
-        told: list[Event[Any]] = []
-        while fold is not None and _over(fold, record):
-            told += self._close(self._texts, record.text, fold)
-            fold = self._texts.get(record.text)
+        fold, told = self._open(self._same, record.text, record.time_ns)
         if fold is None:  # never seen, or a quiet second lay between: a first one again
             return False, told
-        fold.add(record)
+        time = _as_told(record.time_ns)
+        if record.seq is not None or time != fold.template.time:
+            fold.add(time, record.seq, "" if fold.count else self._id(fold.template, record))
+        # else: in a log without numbers the same text at the same time is the same record
         return True, told
 
     def template(self, record: KernelRecord) -> Event[Any] | None:
         """The event that `record`, when it was counted as a repeat, repeats."""
-        fold = self._texts.get(record.text)
+        fold = self._same.get(record.text)
         return fold.template if fold else None
 
-    def passed(self, record: KernelRecord, events: list[Event[Any]]) -> list[Event[Any]]:
-        """What of the parsed `events` to send now; only a record that is one XID or SXID is ever folded."""
-        if len(events) != 1 or not isinstance(events[0].data, Xid | Sxid):
-            return events
-        event = events[0]
-        key = _device(event)
-        device = self._devices.get(key)
-        while device is not None and _over(device, record):
-            events = self._close(self._devices, key, device) + events
-            device = self._devices.get(key)
-        if device is None:
-            device = self._devices[key] = _Fold(event, record.time_ns)
-        if device.distinct >= DISTINCT_PER_WINDOW:
-            device.template = event
-            device.add(record)
-            return events[:-1]
-        device.distinct += 1
-        self._texts[record.text] = _Fold(event, record.time_ns)
-        return self._bounded() + events
+    def passed(self, events: Sequence[Event[Any]], record: KernelRecord | None = None) -> list[Event[Any]]:
+        """What of `events` to send now, in their order. `record` is the one that completed them, if any."""
+        told: list[Event[Any]] = []
+        for event in events:
+            sort = FOLDED.get(type(event.data))
+            if sort is None:
+                told.append(event)
+                continue
+            alone = record is not None and len(events) == 1 and _is_of(event, record)
+            text = record.text if record is not None and alone and sort.by_text else None
+            told += self._fold(event, sort, text)
+        return told
 
     def due(self, now: int) -> list[Event[Any]]:
         """Summaries of the windows that have ended by `now` (event time, ns)."""
-        return self._due(self._texts, now) + self._due(self._devices, now)
+        return self._due(self._same, now) + self._due(self._groups, now)
 
     def flush(self) -> list[Event[Any]]:
         return self.due(2**63)
@@ -99,65 +131,90 @@ class StormFolder:
     @property
     def active(self) -> bool:
         """Windows are open: `due` wants to be called in a second."""
-        return bool(self._texts or self._devices)
+        return bool(self._same or self._groups)
 
     @property
     def counting(self) -> bool:
         """Records are counted that no summary has told yet."""
-        return any(fold.count for fold in (*self._texts.values(), *self._devices.values()))
+        return any(fold.count for fold in (*self._same.values(), *self._groups.values()))
 
     @property
     def oldest_seq(self) -> int | None:
         """Sequence number of the oldest record that is counted and not reported yet."""
         pending = [
             fold.first_seq
-            for fold in (*self._texts.values(), *self._devices.values())
+            for fold in (*self._same.values(), *self._groups.values())
             if fold.count and fold.first_seq is not None
         ]
         return min(pending, default=None)
 
     # -- inside ---------------------------------------------------------------------------------------
 
-    def _due(self, table: dict[Any, _Fold], now: int) -> list[Event[Any]]:
-        ended = [(key, fold) for key, fold in table.items() if now - fold.opened >= WINDOW_NS]
+    def _fold(self, event: Event[Any], sort: Sort, text: str | None) -> list[Event[Any]]:
+        data = event.data
+        key: Hashable = text if text is not None else (data.kind, sort.same(data))
+        seq = data.kmsg_seq
+        same, told = self._open(self._same, key, event.time)
+        if same is not None:
+            same.add(event.time, seq, event.id)
+            return told
+        name = (data.kind, sort.group(data))
+        group, more = self._open(self._groups, name, event.time)
+        told += more
+        if group is None:
+            group = self._groups[name] = _Fold(event, event.time)
+        if group.distinct >= DISTINCT_PER_WINDOW:
+            if not group.count:
+                group.template = event
+            group.add(event.time, seq, event.id)
+            return told
+        group.distinct += 1
+        self._same[key] = _Fold(event, event.time)
+        return [*told, *self._bounded(), event]
+
+    def _open(
+        self, table: dict[Hashable, _Fold], key: Hashable, time: int
+    ) -> tuple[_Fold | None, list[Event[Any]]]:
+        """The fold whose window `time` falls in, if there is one, and the windows that end before it."""
+        told: list[Event[Any]] = []
+        while (fold := table.get(key)) is not None and fold.over(time):
+            told += self._close(table, key, fold)
+        return fold, told
+
+    def _due(self, table: dict[Hashable, _Fold], now: int) -> list[Event[Any]]:
+        ended = [(key, fold) for key, fold in table.items() if fold.over(now)]
         return [event for key, fold in ended for event in self._close(table, key, fold)]
 
-    def _close(self, table: dict[Any, _Fold], key: Any, fold: _Fold) -> list[Event[Any]]:
+    def _close(self, table: dict[Hashable, _Fold], key: Hashable, fold: _Fold) -> list[Event[Any]]:
         """End the window: the next one begins where this one ends, or the entry goes if it was quiet."""
         if not fold.count:
             del table[key]
             return []
-        summary = self._summary(fold)
+        summary = fold.summary()
         fold.opened += WINDOW_NS
         fold.count = fold.distinct = fold.last = 0
         return [summary]
 
     def _bounded(self) -> list[Event[Any]]:
         told: list[Event[Any]] = []
-        for table in (self._texts, self._devices):
+        for table in (self._same, self._groups):
             while len(table) > MAX_ENTRIES:
-                key = next(iter(table))
-                fold = table[key]  # type: ignore[index]
+                fold = table.pop(next(iter(table)))
                 if fold.count:
-                    told.append(self._summary(fold))
-                del table[key]  # type: ignore[arg-type]
+                    told.append(fold.summary())
         return told
 
-    def _summary(self, fold: _Fold) -> Event[Any]:
-        template = fold.template
-        if fold.first_seq is not None and template.bootid is not None:
-            number = ids.kernel_record_id(self._cluster, self._node, template.bootid, fold.first_seq)
-        else:
-            number = ids.log_line_id(self._cluster, self._node, fold.first, fold.first_text)
-        repeats = Repeats(count=fold.count, first=fold.first, last=fold.last)
-        data = template.data.model_copy(update={"repeats": repeats, "kmsg_seq": fold.first_seq})
-        return template.model_copy(update={"id": number, "time": fold.first, "data": data})
+    def _id(self, template: Event[Any], record: KernelRecord) -> str:
+        if record.seq is not None and template.bootid is not None:
+            return ids.kernel_record_id(self._cluster, self._node, template.bootid, record.seq)
+        return ids.log_line_id(self._cluster, self._node, record.time_ns, record.text)
 
 
-def _over(fold: _Fold, record: KernelRecord) -> bool:
-    return record.time_ns - fold.opened >= WINDOW_NS
+def _is_of(event: Event[Any], record: KernelRecord) -> bool:
+    """The event is that of this record, not of a group that it completed."""
+    return event.data.kmsg_seq == record.seq and event.time == _as_told(record.time_ns)
 
 
-def _device(event: Event[Any]) -> tuple[str, str, int]:
-    data: Xid | Sxid = event.data
-    return (data.kind, data.pci_bdf, data.xid if isinstance(data, Xid) else data.sxid)
+def _as_told(time_ns: int) -> int:
+    """Events have whole microseconds."""
+    return time_ns - time_ns % NS_PER_US

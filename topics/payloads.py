@@ -193,6 +193,7 @@ class Aer(Payload):
     message: str | None = None
     written_by: WrittenBy | None = None
     kmsg_seq: int | None = None
+    repeats: Repeats | None = None
 
 
 PortState = Literal["DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER", "NOP"]
@@ -301,6 +302,7 @@ class Kernel(Payload):
     message: str
     written_by: WrittenBy | None = None
     kmsg_seq: int | None = None
+    repeats: Repeats | None = None
 
 
 class Origin(Strict):

@@ -18,10 +18,11 @@ from collectors.parsers.catalog import rows
 from collectors.parsers.records import KernelRecord
 from collectors.parsers.site import NOTHING, Found, Site
 from topics.payloads import Sxid
-from topics.time import NS_PER_S
+from topics.time import NS_PER_S, NS_PER_US
 
-FOLD_NS: Final = NS_PER_S
-"""Lines of one error come at once; the same head again within this time is the same error."""
+FOLD_NS: Final = NS_PER_S - NS_PER_US
+"""Lines of one error come at once; the same head again within this time is the same error. Who counts storms
+counts it beyond: a second by whole microseconds."""
 
 _LINE: Final = re.compile(
     r"(?:nvidia-nvswitch(\d{0,3}): )?SXid \(PCI:([0-9a-fA-F:.]{7,16})\): (\d{1,6}), (.*)",
@@ -100,23 +101,25 @@ def parse_sxid(text: str) -> SxidLine | None:
 class SwitchLines:
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._heads: dict[tuple[str, int], tuple[int, frozenset[int | None]]] = {}
-        """(switch, code) -> when it was last said, and for which links."""
+        self._heads: dict[tuple[str, int], int] = {}
+        """(switch, code) -> when it was last said."""
+        self._links: dict[tuple[str, int, int | None], int] = {}
+        """(switch, code, link) -> when that was last told."""
 
     def feed(self, record: KernelRecord, line: str) -> Sequence[Found]:
         found = parse_sxid(line)
         if not found or found.part == "data":
             return NOTHING
-        site, key = self._site, (found.bdf, found.code)
-        when, links = self._heads.get(key, (0, frozenset()))
-        if when and 0 <= record.time_ns - when <= FOLD_NS:
-            if found.part == "severity" or found.link in links:
-                return NOTHING
-        else:
-            links = frozenset()
-        if len(self._heads) > _MAX_HEADS:
+        site, now = self._site, record.time_ns
+        head, link = (found.bdf, found.code), (found.bdf, found.code, found.link)
+        if found.part == "severity" and _same(self._heads.get(head), now):
+            return NOTHING
+        if _same(self._links.get(link), now):
+            return NOTHING
+        if len(self._links) > _MAX_HEADS:
             self._heads.clear()
-        self._heads[key] = (record.time_ns, links | {found.link})
+            self._links.clear()
+        self._heads[head] = self._links[link] = now
         if found.number:
             site.learn_switch(found.bdf, found.number)
         name = site.switch_name(found.bdf) if found.number is None else found.number
@@ -138,6 +141,10 @@ class SwitchLines:
 
     def oldest(self) -> KernelRecord | None:
         return None
+
+
+def _same(said: int | None, now: int) -> bool:
+    return said is not None and 0 <= now - said < FOLD_NS
 
 
 _MAX_HEADS: Final = 1024

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from collectors.clock import Clock
 from collectors.deadline import HungError, Worker
+from collectors.fold import StormFolder
 from collectors.logs.files import FileSet
 from collectors.logs.sources import LogSource
 from collectors.parsers.fabric_manager import FabricManagerParser
@@ -25,6 +27,8 @@ POLL_S: Final = 2.0
 SCAN_EVERY: Final = 5
 """Polls between two looks for a rotated file."""
 DEADLINE_S: Final = 5.0
+_REMEMBERED: Final = 4096
+"""Ids of the last facts: with whole seconds a storm's lines are the same fact again and again."""
 
 
 class FabricManagerReader:
@@ -48,6 +52,8 @@ class FabricManagerReader:
         self._utc_offset_s = utc_offset_s
         self._worker = Worker("faultwire-fabric-manager")
         self._files: FileSet | None = None
+        self._folder = StormFolder(site.cluster, site.node)
+        self._seen: OrderedDict[str, None] = OrderedDict()
 
     async def run(self, emit: Emit) -> None:
         self.health.max_silence_s = DEADLINE_S * 2 + POLL_S
@@ -66,6 +72,7 @@ class FabricManagerReader:
     async def once(self, emit: Emit) -> None:
         while await self._look(emit, scan=True):  # noqa: ASYNC110 - room for the others between two turns
             await asyncio.sleep(0)
+        emit(self._folder.flush(), self._position(self._opened()))
         self._worker.close()
 
     # -- inside ---------------------------------------------------------------------------------------
@@ -92,10 +99,16 @@ class FabricManagerReader:
             raise SourceAbsentError(f"no {self._path}: this node has no fabric manager")
         self.health.read(now)
         self.health.ok()
-        if lines or scan:
-            position = {"files": {f"{t.device}:{t.inode}": {"path": t.path, **t.position()} for t in tails}}
-            emit(self._events(lines, now), position)
+        events = self._events(lines, now) + self._folder.due(now)
+        if lines or scan or events:
+            emit(events, self._position(files))
         return more
+
+    def _position(self, files: FileSet) -> Position | None:
+        """None while something is only counted: it must be read again if nobody gets to tell it."""
+        if self._folder.counting:
+            return None
+        return {"files": {f"{t.device}:{t.inode}": {"path": t.path, **t.position()} for t in files.tails()}}
 
     def _opened(self) -> FileSet:
         if self._files is None:
@@ -107,4 +120,13 @@ class FabricManagerReader:
     def _events(self, lines: list[str], now: int) -> list[Event[Any]]:
         booted = now - self._clock.monotonic()
         parser = FabricManagerParser(self._site, self._utc_offset_s())
-        return [event for line in lines for event in parser.feed(line) if event.time >= booted]
+        events = [event for line in lines for event in parser.feed(line) if event.time >= booted]
+        return self._folder.passed([event for event in events if self._fresh(event.id)])
+
+    def _fresh(self, event_id: str) -> bool:
+        if event_id in self._seen:
+            return False
+        self._seen[event_id] = None
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+        return True

@@ -29,7 +29,7 @@ class KernelLines:
     def __init__(
         self,
         parser: Callable[[], KernelLogParser],
-        folder: StormFolder,
+        folder: Callable[[], StormFolder],
         *,
         accept_userspace: bool = False,
         port_events: PortEvents | None = None,
@@ -38,7 +38,8 @@ class KernelLines:
     ) -> None:
         self.kernel = parser()
         self.userspace = parser()
-        self._folder = folder
+        self._folder = folder()
+        self._userspace_folder = folder()
         self._accept_userspace = accept_userspace
         self._port_events = port_events
         self._counters_refused = counters_refused
@@ -71,7 +72,7 @@ class KernelLines:
             events = [event.model_copy(update={"timequality": "backfill"}) for event in events]
         else:
             self._tell_xid(events)
-        return summaries + self._folder.passed(record, events)
+        return summaries + self._folder.passed(events, record)
 
     def learn(self, record: KernelRecord) -> None:
         """A record that was told before: only what the parser remembers of it matters."""
@@ -79,16 +80,17 @@ class KernelLines:
 
     def due(self, now: int) -> list[Event[Any]]:
         """What only time completes: multi-line groups without a further line, summaries of storms."""
-        return self.kernel.flush(now) + self._marked(self.userspace.flush(now)) + self._folder.due(now)
+        return self._late(now) + self._folder.due(now) + self._userspace_folder.due(now)
 
     def flush(self) -> list[Event[Any]]:
-        return self.kernel.flush() + self._marked(self.userspace.flush()) + self._folder.flush()
+        return self._late(None) + self._folder.flush() + self._userspace_folder.flush()
 
     @property
     def waiting(self) -> bool:
         """Something is open that only time completes."""
         return (
             self._folder.active
+            or self._userspace_folder.active
             or self.kernel.oldest_pending() is not None
             or self.userspace.oldest_pending() is not None
         )
@@ -98,13 +100,14 @@ class KernelLines:
         """Something was read of which no event tells yet: a position must not pass it."""
         return (
             self._folder.counting
+            or self._userspace_folder.counting
             or self.kernel.oldest_pending() is not None
             or self.userspace.oldest_pending() is not None
         )
 
     def told_until(self, read: int) -> int:
         """Highest sequence number up to which everything that was read (until `read`) has been told."""
-        pending = [self._folder.oldest_seq]
+        pending = [self._folder.oldest_seq, self._userspace_folder.oldest_seq]
         for parser in (self.kernel, self.userspace):
             oldest = parser.oldest_pending()
             pending.append(oldest.seq if oldest else None)
@@ -116,15 +119,26 @@ class KernelLines:
                 if isinstance(event.data, Xid):
                     self._xid_told(event.data)
 
+    def _late(self, now: int | None) -> list[Event[Any]]:
+        """Groups that waited long enough at `now`; all of them for None."""
+        late = self._folder.passed(self.kernel.flush(now))
+        return late + self._userspace_folder.passed(self._marked(self.userspace.flush(now)))
+
     def _from_userspace(self, record: KernelRecord, estimated: bool) -> list[Event[Any]]:
+        if estimated:
+            events = [
+                event.model_copy(update={"timequality": "backfill"})
+                for event in _no_ports(self.userspace.feed(record))
+            ]
+            return self._userspace_folder.passed(events)
+        repeat, summaries = self._userspace_folder.repeated(record)
+        if repeat:
+            return summaries
         # In drill mode the text counts as the kernel's; `drill` says that nothing may act on it. What the log
         # held before the drill began is no part of it.
-        if self._accept_userspace and not estimated:
-            return self._marked(_no_ports(self.userspace.feed(record._replace(written_by="kernel"))))
-        events = _no_ports(self.userspace.feed(record))
-        if estimated:
-            events = [event.model_copy(update={"timequality": "backfill"}) for event in events]
-        return events
+        said = record._replace(written_by="kernel") if self._accept_userspace else record
+        events = self._marked(_no_ports(self.userspace.feed(said)))
+        return summaries + self._userspace_folder.passed(events, record)
 
     def _marked(self, events: list[Event[Any]]) -> list[Event[Any]]:
         if not self._accept_userspace:

@@ -20,12 +20,14 @@ from collectors.parsers.records import KernelRecord
 from collectors.reader import Emit, Health, Position, SourceFailedError
 from collectors.readers.kernel_lines import KernelLines
 from topics.events import Event
+from topics.time import NS_PER_MS
 
 READ_BYTES: Final = 16 * 1024
 """A record that does not fit the buffer can't be read at all (EINVAL); the kernel needs 8 KiB at most."""
 
 BURST: Final = 512
-"""Records read in one turn, so that a storm leaves room for the other readers."""
+BURST_NS: Final = 5 * NS_PER_MS
+"""Records read in one turn, and how long it may take, so that a storm leaves room for the other readers."""
 
 TURN_S: Final = 10.0
 WAITING_TURN_S: Final = 0.25
@@ -139,6 +141,7 @@ class KmsgReader:
         events: list[Event[Any]] = []
         live = self._caught_up
         more = True
+        began = self._clock.monotonic()
         for n in range(BURST):
             try:
                 data = device.read()
@@ -154,6 +157,8 @@ class KmsgReader:
                 self._failure, more = OSError(errno.ENODATA, "no more data"), False
                 break
             events += self._record(data, live, first=n == 0)
+            if n % 16 == 15 and self._clock.monotonic() - began > BURST_NS:
+                break
         now = self._clock.realtime()
         self.health.last_read = now
         position = self._position()

@@ -29,7 +29,8 @@ class AerCorrectableRate(RateDetector):
         if data.count is not None:
             grown = ctx.counters.grew(scope, "correctable", event.time, data.count, at_first=1)
         else:
-            grown = 0 if scope in ctx.counters.scopes else 1
+            folded = data.repeats.count if data.repeats else 1
+            grown = 0 if scope in ctx.counters.scopes else folded
         if grown:
             what = "correctable"
             yield f"pci/{data.pci_bdf}", Point(event.time, what, grown, event.id, bool(event.drill))

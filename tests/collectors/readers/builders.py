@@ -130,7 +130,7 @@ class FakeDevice:
 
 def kernel_lines(*, accept_userspace: bool = False) -> KernelLines:
     return KernelLines(
-        lambda: KernelLogParser("c", "n"), StormFolder("c", "n"), accept_userspace=accept_userspace
+        lambda: KernelLogParser("c", "n"), lambda: StormFolder("c", "n"), accept_userspace=accept_userspace
     )
 
 

@@ -56,3 +56,35 @@ async def test_a_restart_and_a_rotation_repeat_nothing(tmp_path: Path) -> None:
 async def test_a_node_without_a_fabric_manager_is_absent(tmp_path: Path) -> None:
     with pytest.raises(SourceAbsentError, match="no fabric manager"):
         await reader(tmp_path / "fabricmanager.log").run(Collected())
+
+
+async def test_a_storm_is_folded_and_its_counts_outlast_a_restart(tmp_path: Path) -> None:
+    """The manager's stamps are whole seconds: lines that differ in nothing else are one fact a second."""
+    path, emit = tmp_path / "fabricmanager.log", Collected()
+    path.write_text("".join(line(-60 + n // 500) for n in range(20_000)))
+    await reader(path).once(emit)
+    told = [event.data.repeats.count if event.data.repeats else 1 for event in emit.events]
+    assert sum(told) == 40
+    assert len({event.id for event in emit.events}) == len(emit.events)
+    again = Collected()
+    await reader(path, emit.position).once(again)
+    assert again.events == []
+
+
+async def test_the_position_waits_for_what_is_only_counted(tmp_path: Path) -> None:
+    path, emit = tmp_path / "fabricmanager.log", Collected()
+    path.write_text("".join(line(-3 + n) for n in range(3)) + line(0, 12028))
+    following = reader(path)
+    await following._look(emit, scan=True)
+    before, position = len(emit.events), emit.position
+    with path.open("a") as log:
+        for port in range(40):
+            log.write(line(0, 12028).replace("port 33", f"port {port}"))
+    await following._look(emit, scan=True)
+    assert len(emit.events) > before
+    assert emit.position == position
+    following._clock.tick(3)  # type: ignore[attr-defined]
+    await following._look(emit, scan=True)
+    assert sum(e.data.repeats.count if e.data.repeats else 1 for e in emit.events) == 3 + 40
+    assert emit.position != position
+    following._worker.close()

@@ -128,6 +128,6 @@ def test_as_many_different_devices_as_there_may_be_do_not_grow_without_bound() -
         lines,
         [(0.0, f"NVRM: Xid (PCI:{n >> 8:04x}:{n & 255:02x}:00): 79, x{n}") for n in range(MAX_ENTRIES + 500)],
     )
-    assert len(lines._folder._texts) <= MAX_ENTRIES
-    assert len(lines._folder._devices) <= MAX_ENTRIES
+    assert len(lines._folder._same) <= MAX_ENTRIES
+    assert len(lines._folder._groups) <= MAX_ENTRIES
     assert len(events) == MAX_ENTRIES + 500

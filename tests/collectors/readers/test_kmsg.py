@@ -263,7 +263,9 @@ async def test_reading_once_tells_what_the_ring_holds_and_returns() -> None:
 async def test_a_port_line_is_told_only_if_nothing_else_told_it() -> None:
     board = LevelBoard()
     tracker = PortTracker("c", "n", board)
-    lines = KernelLines(lambda: KernelLogParser("c", "n"), StormFolder("c", "n"), port_events=tracker.told)
+    lines = KernelLines(
+        lambda: KernelLogParser("c", "n"), lambda: StormFolder("c", "n"), port_events=tracker.told
+    )
     for state in ("ACTIVE", "DOWN"):
         tracker.seen(PortSeen("mlx5_0", 1, state, START, "netlink", was_up=True))  # type: ignore[arg-type]
     down = KernelRecord(
@@ -278,7 +280,7 @@ async def test_a_port_line_is_told_only_if_nothing_else_told_it() -> None:
 async def test_a_device_that_refuses_its_counters_is_named_to_the_port_reader() -> None:
     refused: list[str] = []
     lines = KernelLines(
-        lambda: KernelLogParser("c", "n"), StormFolder("c", "n"), counters_refused=refused.append
+        lambda: KernelLogParser("c", "n"), lambda: StormFolder("c", "n"), counters_refused=refused.append
     )
     text = (
         "mlx5_core 0000:4f:00.0: mlx5_cmd_out_err:816:(pid 4877): ACCESS_REG(0x805) op_mod(0x1) failed, "
