@@ -79,6 +79,8 @@ class Demo:
         self._fleet = Fleet()
         self._narrator = Narrator(console, time.time_ns, plain=plain)
         self._verdict_came = asyncio.Event()
+        self._began = time.time_ns()
+        self._earlier = 0
         self.outcome = Outcome()
 
     async def run(self) -> Outcome:
@@ -214,6 +216,11 @@ lateness_s = {LATENESS_S}
         beats = asyncio.create_task(self._beat(bus), name="demo-heartbeats")
         try:
             await asyncio.sleep(CALM_S)
+            if self._earlier:
+                self._narrator.note(
+                    f"not told here: {self._earlier} events from before the demo, out of this machine's own "
+                    "sources (faultwire collect --print --once shows them)"
+                )
             await self._incident(bus)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._verdict_came.wait(), LATENESS_S + 10)
@@ -246,6 +253,9 @@ lateness_s = {LATENESS_S}
     # -- what is heard ---------------------------------------------------------------------------------
 
     def _hear(self, event: Event[Any]) -> None:
+        if event.time < self._began:  # this machine's kernel log may reach back for months
+            self._earlier += 1
+            return
         self._narrator.event(event)
         if self.outcome.action_seen is None and self._is_the_action(event.data):
             self.outcome.action_seen = time.time_ns()

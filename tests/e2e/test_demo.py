@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
 import shutil
 import sys
+import time
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
+from faultwire.demo.fleet import Fleet
+from faultwire.demo.run import Demo
+from topics.time import NS_PER_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,6 +61,17 @@ async def test_the_demo_shows_the_action_before_the_port_is_back(broker: str) ->
         demo.stdout, r"verdict .*final.*hardware/network_hca_port, culprit node-07/port/mlx5_3/1", lines
     )
     assert await demo.wait() == 0
+
+
+def test_what_was_before_the_demo_is_counted_and_not_told() -> None:
+    out = io.StringIO()
+    demo = Demo(Console(file=out, width=400), seconds=None, plain=True)
+    now = time.time_ns()
+    for at in (now - 86_400 * NS_PER_S, now + NS_PER_S):
+        for record in Fleet().port("node-07", "mlx5_3", "DOWN", "Polling", at):
+            demo._hear(record.event)
+    assert out.getvalue().count("mlx5_3/1 DOWN") == 1
+    assert demo._earlier == 1
 
 
 async def kcat(bootstrap: str, topic: str) -> list[dict[str, object]]:
