@@ -79,6 +79,8 @@ def mixed_events() -> dict[str, Any]:
     for n in nodes:
         records.append(("raw.placement", n, [placed(0.0, ("job", 1), node=n)], at(0)))
         records.append(("raw.node", n, [heartbeat(0.5, n)], at(0.5)))
+        links = [link(0.6, g, number, n) for g in GPUS for number in range(18)]
+        records.append(("raw.nvlink", n, links, at(0.6)))  # as an agent does when it starts
     warm = len(records)
     for second in range(1, 301):
         for n in nodes:

@@ -52,7 +52,8 @@ class Counters:
         return max(0, value - known[1])
 
     def dump(self) -> Any:
-        return [self.scopes, {s: {c: list(v) for c, v in k.items()} for s, k in self.kept.items()}]
+        """To be encoded at once: what it holds, and no copy of it."""
+        return [self.scopes, self.kept]
 
     @classmethod
     def load(cls, raw: Any) -> Counters:
