@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import sys
 from collections.abc import Sequence
@@ -106,6 +105,7 @@ async def _send(collecting: CollectSettings, kafka: KafkaSettings, *, once: bool
 
 async def _run(agent: Agent, collecting: CollectSettings, *, once: bool) -> bool:
     from collectors.notify import ServiceManager
+    from collectors.residence import SETTLED_S, prepare, settle
 
     if once:
         delivered = await agent.once()
@@ -113,8 +113,8 @@ async def _run(agent: Agent, collecting: CollectSettings, *, once: bool) -> bool
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, agent.stop)
-    gc.collect()
-    gc.freeze()  # what was imported stays: no collection needs to look at it again
+    prepare()
+    loop.call_later(SETTLED_S, settle)
     manager = ServiceManager.from_environment()
     agent.alive = manager.alive
     server = None
