@@ -9,13 +9,13 @@ records through the job's own partition.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, cast
 
 from correlator.attribution.engine import examine, publish
 from correlator.attribution.registry import Rule
 from correlator.attribution.view import AttemptView, Provenance
-from correlator.catchup import IDLE_NS, CatchUp
+from correlator.catchup import CatchUp
 from correlator.decisions import Situation, decide
 from correlator.policy import Policy, load_policy
 from correlator.settings import CorrelatorSettings
@@ -65,7 +65,7 @@ class JobProcessor:
 
     # -- Processor -------------------------------------------------------------------------------------
     def on_record(self, key: str, source: SourceRef, events: Sequence[Event[Any]], now: int) -> Effects:
-        self._catch_up.record(source, now)
+        come = self._catch_up.record(source, now)
         job = self._jobs.setdefault(key, JobState(key))
         touched: dict[int, bool] = {}
         for event in events:
@@ -88,7 +88,7 @@ class JobProcessor:
         for number, at_once in sorted(touched.items()):
             attempt = job.attempts[number]
             if at_once:
-                outputs += self._look(job, attempt, now)
+                outputs += self._look(job, attempt, come, now)
         for number in [n for n, a in job.attempts.items() if a.due.get("forget", now + 1) <= now]:
             del job.attempts[number]
         self._schedule(job)
@@ -101,8 +101,8 @@ class JobProcessor:
         ticks: list[Output] = []
         self._held_until = None
         horizon = self._catch_up.horizon(now)
-        if horizon < now and (last := self._catch_up.resumes()) is not None:
-            self._held_until = max(last + IDLE_NS, now) + 1
+        if horizon < now and (again := self._catch_up.resumes(now)) is not None:
+            self._held_until = max(again, now) + 1
         while self._heap and self._heap[0][0] <= horizon:
             due, key = self._pop()
             job = self._jobs.get(key)
@@ -129,6 +129,9 @@ class JobProcessor:
         self._jobs[key] = JobState.decode(key, state)
         self._ticked.pop(key, None)
         self._schedule(self._jobs[key])
+
+    def unread(self, partitions: Mapping[int, int]) -> None:
+        self._catch_up.unread = partitions
 
     def drop(self, key: str) -> None:
         self._jobs.pop(key, None)
@@ -185,13 +188,16 @@ class JobProcessor:
                 del attempt.due[why]
         return bool(passed)
 
-    def _look(self, job: JobState, attempt: Attempt, now: int) -> list[Output]:
-        """Compute the verdict; publish it when it says something new, with the actions it asks for."""
-        view = self._view(job.job_id, attempt, now)
+    def _look(self, job: JobState, attempt: Attempt, come: int, now: int) -> list[Output]:
+        """Compute the verdict; publish it when it says something new, with the actions it asks for.
+
+        It is that of the time that has `come` by what has been read; whoever acts on it does so `now`.
+        """
+        view = self._view(job.job_id, attempt, come)
         case, verdict = examine(view, self._rules)
         troubled = bool(case.roots or case.trouble)
-        phase = self._phase(attempt, case.onset if troubled else None, now)
-        self._plan(attempt, view, now)
+        phase = self._phase(attempt, case.onset if troubled else None, come)
+        self._plan(attempt, view, come)
         outputs: list[Output] = []
         event = publish(
             view, case, verdict, self._rules, cluster=self._settings.cluster,

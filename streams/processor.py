@@ -5,7 +5,7 @@ Deterministic: no clock, no I/O. One value per node; deadlines of all nodes in o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import orjson
@@ -93,6 +93,9 @@ class NodeProcessor:
 
     def next_due(self) -> int | None:
         return self._deadlines.next()
+
+    def unread(self, partitions: Mapping[int, int]) -> None:
+        self._progress.unread = partitions
 
     def load(self, key: str, state: bytes) -> None:
         self.drop(key)

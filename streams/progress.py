@@ -6,6 +6,7 @@ must not pass for their nodes then. A partition that lags has the time of its la
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from streams.engine.api import SourceRef
@@ -22,11 +23,11 @@ class Progress:
 
     def __init__(self) -> None:
         self._lagging: dict[tuple[str, int], tuple[int, int]] = {}
-        self._seen: dict[int, int] = {}
+        self.unread: Mapping[int, int] = {}
+        """Up to when partitions have been read that are not being read now (see `Processor.unread`)."""
 
     def record(self, source: SourceRef, now: int) -> int:
         """Note a record; returns the time that has come for its key."""
-        self._seen[source.partition] = now
         at = source.timestamp
         if at is None or now - at <= LAG_NS:
             if self._lagging:
@@ -37,9 +38,12 @@ class Progress:
 
     def horizon(self, partition: int | None, now: int) -> int:
         """Up to when a node's events are known to have been read; `now` when nothing lags."""
-        if not self._lagging:
+        if not self._lagging and not self.unread:
             return now
         horizon = now
+        for number, until in self.unread.items():
+            if partition is None or number == partition:
+                horizon = min(horizon, until)
         for (topic, number), (at, when) in list(self._lagging.items()):
             if now - when > IDLE_NS:
                 del self._lagging[topic, number]

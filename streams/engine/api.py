@@ -8,7 +8,7 @@ crash the last records are handed in again; they must give the same output ids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -72,6 +72,12 @@ class Processor(Protocol):
 
     def next_due(self) -> int | None:
         """The earliest deadline in nanoseconds since the epoch, None when nothing is open."""
+        ...
+
+    def unread(self, partitions: Mapping[int, int]) -> None:
+        """Told before `on_due` when it changes: the numbers of the partitions that are not being read now, on
+        any source, and up to when they have been (ns). No deadline of their keys may count that lies later:
+        what ended the condition may be waiting there. Empty: all are read as records come."""
         ...
 
     def load(self, key: str, state: bytes) -> None:

@@ -92,7 +92,8 @@ class NodeSilent(Detector[SilentState, Span]):
             since = None  # on time: there is nothing to tell, and nothing was told
         arrived = max(state.arrived, ctx.now - ctx.clock.offset, spans[-1].last)
         usual = len(spans) == len(state.spans) and spans[-1].boot == state.spans[-1].boot
-        keep = not usual or spans[-1].last - state.saved >= SAVED_EVERY_NS
+        # what says that there was none until then must not stand there once there was one
+        keep = not usual or state.overdue or spans[-1].last - state.saved >= SAVED_EVERY_NS
         saved = spans[-1].last if keep else state.saved
         return Change(SilentState(spans[-MAX_SPANS:], arrived, saved), since, keep)
 

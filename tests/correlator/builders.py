@@ -24,6 +24,7 @@ T0 = 1_770_000_000 * NS_PER_S
 CLUSTER = "c1"
 JOB = "7001"
 NODES = [f"node-{i:02d}" for i in range(1, 9)]
+BUDGET_S = 7.516192
 SEEN = {"kmsg": "ok", "nvml": "ok", "ib_port": "ok"}
 
 
@@ -183,7 +184,9 @@ def outage(
     when: float | None = None,
     **detail: Any,
 ) -> Event[Any]:
-    about = {"switch": "leaf-13", "cause": "physical", **detail}
+    """`budget_s` is NCCL 2.21.5's, as the streams tell it; None where they do not know it."""
+    about = {"switch": "leaf-13", "cause": "physical", "budget_s": BUDGET_S, **detail}
+    about = {name: value for name, value in about.items() if value is not None}
     return signal(
         "port_outage", since, node, f"port/{device}/1", until=until, level=level, when=when, **about
     )

@@ -100,7 +100,11 @@ def test_what_the_driver_asks_for_counts_more_than_the_catalogue() -> None:
 
 
 def test_a_port_asks_for_no_repair_of_a_gpu() -> None:
-    assert names(asked(outage(121), now=132)) == [
+    passed = [
+        outage(121, level=level, when=when) for level, when in (("budget", 128.516), ("lethal", 129.643))
+    ]
+
+    assert names(asked(outage(121), *passed, now=132)) == [
         ("interrupt_and_restart", ["node-07"]),
         ("cordon", ["node-07"]),
     ]
@@ -191,8 +195,10 @@ def test_a_policy_may_wait_for_certainty() -> None:
     policy = load_policy()
     patient = changed(interrupt=policy.interrupt.model_copy(update={"at": "lethal"}))
 
-    assert asked(outage(121), now=128.6, phase="provisional", policy=patient) == []
-    assert names(asked(outage(121), now=130.0, phase="provisional", policy=patient)) == [
+    passed = [outage(121), outage(121, level="budget", when=128.516)]
+    assert asked(*passed, now=128.6, phase="provisional", policy=patient) == []
+    passed += [outage(121, level="lethal", when=129.643)]
+    assert names(asked(*passed, now=130.0, phase="provisional", policy=patient)) == [
         ("interrupt_and_restart", ["node-07"])
     ]
 

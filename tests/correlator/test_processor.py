@@ -105,14 +105,53 @@ def test_faults_that_may_pass_wait_for_an_effect(code: int) -> None:
     assert [a for a in driven.actions() if a.action == "interrupt_and_restart"] == []
 
 
-def test_an_outage_without_levels_is_timed_by_the_correlator_itself() -> None:
+def test_an_outage_that_nobody_times_is_acted_on_once_transfers_fail() -> None:
     driven = running(version=None)
-    driven.give(log("nccl.version", 5, details={"version": "2.21.5"}), outage(110), now=111)
-    driven.wait(117.4)
-    assert driven.actions() == []
+    learnt = log("nccl.version", 5, details={"version": "2.21.5"})
+    driven.give(learnt, outage(110, budget_s=None), now=111)
     driven.wait(117.6)
+    assert driven.actions() == []
+    driven.give(blames(117.5, "node-07", "node-06", status=12), now=117.7)
+    driven.wait(125)
 
-    assert [a.action for a in driven.actions()] == ["interrupt_and_restart"]
+    assert [a.action for a in driven.actions() if a.action != "cordon"] == ["interrupt_and_restart"]
+
+
+def test_no_word_of_an_end_is_no_word_that_it_goes_on() -> None:
+    """Whoever watches the port may be frozen, or dead: nobody is blamed for it and nobody acts."""
+    driven = running()
+    driven.give(outage(110), outage(110, level="1s", when=111), now=111)
+    driven.wait(140)
+    assert driven.actions() == []
+    assert [v for v in driven.verdicts() if v.culprits] == []
+
+    driven.give(outage(110, until=112.5), now=141)
+    driven.wait(150)
+    assert driven.actions() == []
+
+
+def test_a_correlator_that_reads_what_waited_judges_by_the_time_of_what_it_has_read() -> None:
+    """The end of the outage stands behind the loss of the GPU: at that moment it is not known yet."""
+    driven = running()
+    waited = [outage(110), outage(110, level="half_budget", when=113.758)]
+    driven.give(*waited, now=160, lag=46)
+    driven.give(xid(79, 114, resolution="RESTART_BM"), now=160, lag=45.9)
+
+    (action,) = driven.actions()
+    assert (action.action, action.exclude_nodes) == ("interrupt_and_restart", ["node-05"])
+    assert [v.phase for v in driven.verdicts()] == ["provisional"]
+
+
+def test_while_a_partition_is_not_read_no_deadline_of_the_worker_counts() -> None:
+    driven = running()
+    driven.give(job("FAILED", 120), blames(112, "node-01", "node-05"), now=121)
+    driven.processor.unread({3: at(121)})
+    assert driven.processor.on_due(at(300)) == []
+    assert (driven.processor.next_due() or 0) > at(300)
+
+    driven.processor.unread({})
+    driven.wait(301)
+    assert [v.phase for v in driven.verdicts()][-1] == "final"
 
 
 def test_a_verdict_goes_from_provisional_over_fast_to_final() -> None:

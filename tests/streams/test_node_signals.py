@@ -80,6 +80,18 @@ class TestSilence:
         fleet.advance(405.0)
         assert fleet.signals("node_silent") == []
 
+    def test_a_heartbeat_that_was_overdue_once_is_no_silence_after_a_restart(self) -> None:
+        fleet = Fleet()
+        for second in range(0, 100, 10):
+            fleet.put(beat(float(second)))
+        fleet.advance(108.0)  # overdue: remembered, and it says that there was none until then
+        for second in range(110, 300, 10):
+            fleet.put(beat(float(second)))
+        fleet.restart()
+        for second in range(300, 400, 10):
+            fleet.put(beat(float(second)))
+        assert fleet.signals("node_silent") == []
+
     def test_a_heartbeat_that_says_nothing_new_writes_nothing(self) -> None:
         fleet = Fleet()
         fleet.put(beat(0.0, {"mlx5_0": "ACTIVE"}))

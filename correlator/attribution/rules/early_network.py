@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from correlator.attribution.blame import TRANSFER_ERRORS
@@ -15,6 +15,7 @@ OUTAGES: Final = frozenset({"port_outage", "nccl.port_error"})
 MODULE: Final = frozenset({"mlx5.port_module_unplugged", "mlx5.port_module_error"})
 MODULE_NS: Final = 5 * NS_PER_S
 """Cable events and the loss of the link are told by two interrupts, some logs in whole seconds."""
+FOREVER: Final = 2**63 - 1
 BRING_UP: Final = frozenset({"nccl.qp_setup_error", "nccl.bootstrap_error"})
 
 
@@ -24,8 +25,9 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
 
     Needs the outage's length and the budget from NCCL's version and settings; within the band above the
     budget it is likely, not certain. Where start or end are intervals, the longest that they allow counts
-    only if a transfer of the node failed. Must not catch flaps below the budget, ports whose traffic NCCL
-    moves elsewhere, or networks that the budget does not speak of.
+    only if a transfer of the node failed. One that goes on counts for as long as it is told to. Must not
+    catch flaps below the budget, ports whose traffic NCCL moves elsewhere, or networks that the budget does
+    not speak of.
     """
     view = case.view
     low, high = view.budget_band_ns
@@ -47,7 +49,7 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
             return _harmless(s, "the attempt's network does not use the port's transport")
         if view.failover and not broken_failover:
             return _harmless(s, "NCCL moves the traffic of a dead port elsewhere")
-        over = s.until if s.until is not None else until_now
+        over = s.until if s.until is not None else min(until_now, _seen_until(s, case, failing))
         ended = over - _unsure(s.attrs.get("end_uncertainty_s")) if s.until is not None else over
         if s.node not in failing:
             s, over = s.but(start=None), ended
@@ -66,6 +68,25 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
         return s
 
     return case.change(check)
+
+
+def _seen_until(s: Symptom, case: Case, failing: Collection[str]) -> int:
+    """Up to when an outage without an end is known to go on.
+
+    That nobody told of its end says nothing while whoever watches the port is held up: what counts is that
+    transfers of the node fail, and the levels that are told as they pass, if they are those of this attempt.
+    """
+    view = case.view
+    if s.node in failing:
+        return FOREVER
+    low, high = view.budget_band_ns
+    budget = s.attrs.get("budget_s")
+    if not isinstance(budget, int | float) or from_seconds(float(budget)) != low:
+        return s.begins if view.end is None else FOREVER
+    passed = s.attrs.get("passed", ())
+    if "lethal" in passed:
+        return FOREVER
+    return s.begins + (high if "budget" in passed else low - 1)
 
 
 def _unsure(spread: object) -> int:

@@ -88,7 +88,11 @@ def extract_outages(case: Case) -> list[Symptom]:
                 latest=latest if earliest < latest else None,
                 until=end,
                 lasting=True,
-                attrs={"known": span.value is not None or not span.cleared, **span.detail},
+                attrs={
+                    "known": span.value is not None or not span.cleared,
+                    **span.detail,
+                    "passed": tuple(sorted(span.levels)),
+                },
                 drill=span.drill,
             )
         )
