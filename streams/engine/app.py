@@ -92,7 +92,7 @@ def create_app(processor: Processor, settings: EngineSettings, sensor: Sensor | 
         broker_request_timeout=settings.request_timeout_s,
         producer_request_timeout=settings.request_timeout_s,
     )
-    app.transport = EngineTransport(app.conf.broker_consumer, app, engine.settle, engine.fail)
+    app.transport = EngineTransport(app.conf.broker_consumer, app, engine.settle, engine.fail, engine.reading)
     table = StateTable(
         app,
         name="state",

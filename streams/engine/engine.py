@@ -18,6 +18,7 @@ from streams.engine.memory import tidy
 from streams.engine.metrics import Latencies, Latency, Sensor, told_topics
 from streams.engine.outbox import Message, Outbox, partition_of, to_messages
 from streams.engine.pipeline import Effect, Pipeline
+from streams.engine.reading import Reading
 from streams.engine.table import StateTable
 from streams.engine.timers import Timers
 from streams.engine.vitals import Vitals
@@ -63,6 +64,7 @@ class Engine:
         self.timers = Timers(
             clock=time.time_ns, next_due=processor.next_due, ready=lambda: self.ready, fire=self.fire
         )
+        self.reading = Reading()
         self._turn = asyncio.Lock()  # one call of the core and the sending of its outputs at a time
 
     @property
@@ -110,6 +112,7 @@ class Engine:
         async with self._turn:
             now = time.time_ns()
             step = self.ledger.apply(record, now, home)
+            self.reading.handled(message.tp, message.offset)
             if step.newest:
                 self.event_lag.observe(record.topic, step.newest, now)
             self._told(step, now)
@@ -127,6 +130,10 @@ class Engine:
         async with self._turn:
             if not self.ready:  # it changed while we waited
                 return
+            if not self.reading.fresh(now):
+                waiting = any(c.queue is not None and c.queue.qsize() for c in self.app.topics)
+                unread = self.reading.unread(self._source_partitions(), now, waiting=waiting)
+                self.processor.unread(unread)
             step = Step(self.ledger.on_due(now))
             self._told(step, now)
             deliveries = await self._send(step)

@@ -7,12 +7,16 @@ names that they lean on changes.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Final
 
+from aiokafka.protocol.fetch import FetchRequest
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode import Service
+
+from streams.engine.reading import Reading
 
 FETCH_MAX_WAIT_MS: Final = 100
 """Faust's 1500 delays a partition that was drained while a fetch for the others was on its way."""
@@ -21,10 +25,34 @@ DRAIN_SLICE: Final = 50
 """Messages delivered between two turns of the event loop."""
 
 
+def _heard(send: Callable[..., Awaitable[Any]], reading: Reading) -> Callable[..., Awaitable[Any]]:
+    """A client's `send` that notes which partitions have been fetched, and when that was asked for."""
+
+    async def noting(node_id: Any, request: Any, **more: Any) -> Any:
+        if not isinstance(request, FetchRequest):
+            return await send(node_id, request, **more)
+        sent = time.time_ns()
+        answer = await send(node_id, request, **more)
+        asked = {(topic, p): offset for topic, partitions in request.topics for p, offset, _ in partitions}
+        reading.answered(
+            sent,
+            [
+                (TP(topic, partition), asked[topic, partition], end)
+                for topic, partitions in answer.topics
+                for partition, error, end, *_ in partitions
+                if error == 0 and (topic, partition) in asked
+            ],
+        )
+        return answer
+
+    return noting
+
+
 class EngineConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = FETCH_MAX_WAIT_MS
+        consumer._client.send = _heard(consumer._client.send, self.transport.reading)
         return consumer
 
     @Service.task  # type: ignore[untyped-decorator]
@@ -182,9 +210,15 @@ class EngineTransport(driver.Transport):  # type: ignore[misc]
     Producer: ClassVar[Any] = EngineProducer
 
     def __init__(
-        self, url: Any, app: Any, flush: Callable[[], Awaitable[None]], fail: Callable[[BaseException], None]
+        self,
+        url: Any,
+        app: Any,
+        flush: Callable[[], Awaitable[None]],
+        fail: Callable[[BaseException], None],
+        reading: Reading,
     ) -> None:
         super().__init__(url, app)
+        self.reading = reading
         self._flush = flush
         self.fail = fail
         """Stops the worker; called in the main loop."""

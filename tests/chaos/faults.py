@@ -127,7 +127,16 @@ ROWS: Final = (
     Row("disk full under the spool, brokers away", no_disk_for_the_spool, nightly=True, early=True),
     Row("SIGSTOP 30 s agent", frozen("agent"), nightly=True, early=True),
     Row("SIGSTOP 30 s streams worker", frozen("streams"), nightly=True),
+    Row(
+        "SIGSTOP 30 s streams worker, the port is back in time",
+        frozen("streams"),
+        nightly=True,
+        harmless=True,
+    ),
     Row("SIGSTOP 30 s correlator", frozen("correlator"), nightly=True),
+    Row(
+        "SIGSTOP 30 s correlator, the port is back in time", frozen("correlator"), nightly=True, harmless=True
+    ),
     Row("SIGSTOP 30 s controller", frozen("controller"), nightly=True),
     Row("SIGSTOP 30 s service", frozen("service"), nightly=True),
     Row(

@@ -301,6 +301,7 @@ async def running(
     await kafka.create_catalogue(prefix, partitions=PARTITIONS, replication=replication)
     one = Line(kafka, cluster, prefix, folder, wire=wire, wired=wired)
     one.source.touch()
+    one.deeds.touch()
     one.children = Children(folder, {"FAULTWIRE_CONFIG": str(_configuration(one, replication))})
     one.poisons = await poison(one)
     helpers = [asyncio.create_task(one.listen())]

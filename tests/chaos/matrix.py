@@ -106,7 +106,8 @@ TITLES: Final = (
 
 def cells(outcome: Outcome) -> tuple[str, ...]:
     o = outcome
+    action = "none, rightly" if o.to_action_s is None else f"{o.to_action_s:.2f} s"
     return (
-        o.row, f"{o.fault_s:.1f} s", f"{o.to_action_s:.2f} s", f"{o.to_verdict_s:.2f} s",
+        o.row, f"{o.fault_s:.1f} s", action, f"{o.to_verdict_s:.2f} s",
         *map(str, (o.signals, o.actions, o.copies, o.restarts)),
     )  # fmt: skip

@@ -34,6 +34,8 @@ class Row:
     """Whether the port goes down a second into the fault, and not just before it."""
     wire: bool = False
     """Whether it is about the network between agent and brokers."""
+    harmless: bool = False
+    """Whether the port comes back within the budget, while nobody of us can know: nobody may act."""
 
 
 @dataclass(slots=True)
@@ -42,8 +44,9 @@ class Outcome:
 
     row: str
     fault_s: float
-    to_action_s: float
-    """From the moment that it was due, or from the fault when that came later, to the action on Kafka."""
+    to_action_s: float | None
+    """From the moment that it was due, or from the fault when that came later, to the action on Kafka; None
+    where there must be none."""
     to_verdict_s: float
     """From the end of the job to its final verdict; `lateness_s` of it is meant."""
     signals: int
@@ -78,9 +81,14 @@ class Story:
             await asyncio.sleep(0.3)  # in the middle of it
             began = time.monotonic()
             fault = asyncio.create_task(row.fault(line))
+        if row.harmless:
+            await asyncio.sleep(fleet.budget_s / 3)
+            await line.tell(fleet.comes_up(_now()))
         await fault
         healed = time.monotonic()
         job = fleet.job_id
+        if row.harmless:
+            return await self._nobody_acts(row, fleet, healed - began, restarts)
         await line.until(lambda: line.acted_on(job), f"{row.name}: action", RECOVERS_WITHIN_S)
         acted = line.acted_on(job) or 0.0
         if "controller" in line.processes:
@@ -104,11 +112,24 @@ class Story:
             line.restarts - restarts,
         )
 
+    async def _nobody_acts(self, row: Row, fleet: ShortFleet, lasted_s: float, restarts: int) -> Outcome:
+        line, job = self.line, fleet.job_id
+        ended = time.monotonic()
+        await line.tell(fleet.job("COMPLETED", _now(), exit_code=0))
+        await line.until(lambda: self._final(job), f"{row.name}: final verdict", RECOVERS_WITHIN_S)
+        final = time.monotonic()
+        copies = await self._holds(row, job, harmless=True)
+        assert [c for c in line.heard["actions"].values() if c[0].data.job_id == job] == [], row.name
+        return Outcome(
+            row.name, round(lasted_s, 1), None, round(final - ended, 2), len(line.heard["signals"]),
+            len(line.heard["actions"]), copies, line.restarts - restarts,
+        )  # fmt: skip
+
     def _final(self, job: str) -> bool:
         verdict = self.line.verdict(job)
         return verdict is not None and verdict.phase == "final"
 
-    async def _holds(self, row: Row, job: str) -> int:
+    async def _holds(self, row: Row, job: str, *, harmless: bool = False) -> int:
         line = self.line
         ids, verdicts = await asyncio.to_thread(line.expected)  # the nodes beat meanwhile
         for topic, wanted in ids.items():
@@ -127,7 +148,8 @@ class Story:
         assert (said.domain, said.subdomain, said.culprits) == (
             wanted_verdict.domain, wanted_verdict.subdomain, wanted_verdict.culprits,
         ), row.name  # fmt: skip
-        assert [(c.node, c.entity) for c in said.culprits] == [(VICTIM, PORT)], row.name
+        culprits = [] if harmless else [(VICTIM, PORT)]
+        assert [(c.node, c.entity) for c in said.culprits] == culprits, row.name
         if "controller" in line.processes:
             self._deeds_are_those_of_the_actions(row)
         return copies

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streams.engine.api import NOTHING, Effects, Output, SourceRef
@@ -88,6 +88,9 @@ class Counting:
         while self._heap and self._heap[0] not in self._open:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
+
+    def unread(self, partitions: Mapping[int, int]) -> None:
+        """Its deadlines are about nothing that could end before."""
 
     def load(self, key: str, state: bytes) -> None:
         self.state[key] = json.loads(state)
