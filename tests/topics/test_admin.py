@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.kafka import Kafka
 from topics.admin import Topic, create_topics, describe_topics, differences, wanted_topics
 from topics.catalog import TOPICS
 from topics.errors import AdminError
+from topics.time import NS_PER_MS
 
 XID = Topic("raw.xid", 4, 1, {"cleanup.policy": "delete", "retention.ms": "1000"})
 
@@ -54,6 +56,20 @@ async def test_a_created_topic_can_be_written_at_once(broker: str, kafka: Kafka,
     await create_topics(broker, prefix=topic_prefix, partitions=2)
     await kafka.send(topic_prefix + "raw.check", [b"1"], partition=1)
     await kafka.delete_prefix(topic_prefix)
+
+
+@pytest.mark.parametrize("off_s", [-9 * 86_400, 7_200])
+async def test_a_node_with_a_wrong_clock_can_still_write(
+    broker: str, kafka: Kafka, topic_prefix: str, off_s: int
+) -> None:
+    """Kafka refuses what is more than an hour ahead, and deletes by the time that a record says, if let."""
+    await create_topics(broker, prefix=topic_prefix, partitions=1)
+    before = time.time_ns() // NS_PER_MS
+    async with kafka.producer() as producer:
+        told = before + off_s * 1000
+        sent = await producer.send_and_wait(topic_prefix + "raw.xid", b"[]", key=b"n", timestamp_ms=told)
+    await kafka.delete_prefix(topic_prefix)
+    assert abs(sent.timestamp - before) < 60_000
 
 
 async def test_two_creations_at_once_create_each_topic_once(
