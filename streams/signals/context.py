@@ -20,6 +20,8 @@ from topics.payloads import Gpu, Heartbeat, Payload, Placement, Xid
 from topics.time import NS_PER_S
 
 KEPT_BEATS: Final = 64
+LONGEST_UPTIME_S: Final = 1e9
+"""Thirty years: more is said by mistake, and too large to count with."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -180,7 +182,7 @@ class Context:
     def _learn_beat(self, event: Event[Heartbeat]) -> None:
         data = event.data
         if self.boot_time is None or data.boot_id != self.boot_id:
-            boot = event.time - round(data.uptime_s * NS_PER_S)
+            boot = event.time - round(min(max(data.uptime_s, 0.0), LONGEST_UPTIME_S) * NS_PER_S)
             if self.boot_time is None or boot > self.boot_time:
                 self.boot_id, self.boot_time = data.boot_id, boot
                 self.changed = True

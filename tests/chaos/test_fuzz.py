@@ -114,6 +114,7 @@ def test_no_record_stops_a_consumer(
         ("throttle", {"gpu_uuid": "GPU of node-07 is away"}),
         ("heartbeat", {"interval_s": 1e308}),
         ("heartbeat", {"interval_s": -1.0}),
+        ("heartbeat", {"uptime_s": 1e308}),
         ("nvlink", {"gpu_uuid": "GPU/with/strokes", "state": "inactive"}),
         ("log", {"job_id": "ns/job/7", "code": "training.step"}),
     ],
