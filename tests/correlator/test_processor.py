@@ -130,6 +130,16 @@ def test_no_word_of_an_end_is_no_word_that_it_goes_on() -> None:
     assert driven.actions() == []
 
 
+def test_a_correction_alone_is_no_outage() -> None:
+    """What an earlier job saw was over; a later one is handed the word that a level of it was wrong."""
+    driven = running()
+    wrong = outage(50, level="corrected", when=53.758)
+    driven.give(wrong, blames(121, "node-01", "node-07", status=12), now=121)
+    driven.wait(130)
+
+    assert [v for v in driven.verdicts() if "port_outage" in [x.code for x in v.active]] == []
+
+
 def test_a_correlator_that_reads_what_waited_judges_by_the_time_of_what_it_has_read() -> None:
     """The end of the outage stands behind the loss of the GPU: at that moment it is not known yet."""
     driven = running()

@@ -139,7 +139,8 @@ def _latest(span: Span) -> int | None:
 
 
 def retracted(span: Span) -> bool:
-    return bool(span.detail.get("retracted"))
+    """Nothing of it holds: it never began, or all that came of it is that something else of it was wrong."""
+    return bool(span.detail.get("retracted")) or (span.levels == {"corrected"} and not span.cleared)
 
 
 def _overlaps(known: list[tuple[int, int | None]], start: int, end: int | None, eps: int) -> bool:
