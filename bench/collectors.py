@@ -1,8 +1,7 @@
 """What the node agent costs and how fast it is: latency, an idle node, a storm.
 
 Run: `python -m bench.collectors [latency] [idle] [storm] [--seconds N] [--json FILE]`, as root. Starts a
-broker unless FAULTWIRE_BOOTSTRAP names one. The method stands beside each figure. The comparison for
-latency, in the same run, is an aiokafka producer with the same settings, and a bare read of the log.
+broker unless FAULTWIRE_BOOTSTRAP names one. The method stands beside each figure.
 """
 
 from __future__ import annotations
@@ -24,132 +23,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.collector_latency import latency
 from collectors.assembly import Parts, build, delivery
 from collectors.clock import SystemClock
 from collectors.delivery.link import KafkaLink, Link
-from collectors.delivery.record import Outgoing
 from collectors.readers.kmsg import KmsgReader
 from collectors.settings import CollectSettings
 from faultwire.broker.cluster import Cluster
-from tests.collectors.agent.process import KMSG, marker, say, xid
 from tests.collectors.nvml.fake import FakeNode
 from tests.collectors.nvml.fake import build as build_nvml
 from tests.collectors.readers.builders import kernel_lines, kmsg
 from tests.collectors.readers.sysfs import SysfsTree
 from topics.admin import create_topics
-from topics.events import decode_record
 
 Result = dict[str, Any]
 PREFIX = "bench."
 STORM_LINES = 800_000
 STORM_TEXTS = 29
-
-
-class TimedLink(KafkaLink):
-    """Remembers when each XID's process id was acknowledged, in monotonic ns."""
-
-    acknowledged: dict[int, int] = {}  # noqa: RUF012 - one bench, one process
-
-    async def send(self, item: Outgoing) -> asyncio.Future[Any]:
-        sent = await super().send(item)
-        if item.kind == "xid":
-            pids = [event.data.pid for event in decode_record(item.value)[0]]
-            sent.add_done_callback(
-                lambda _: self.acknowledged.update(dict.fromkeys(pids, time.monotonic_ns()))
-            )
-        return sent
-
-
-async def latency(bootstrap: str, folder: Path, records: int = 500) -> Result:
-    """One record every 20 ms into the real kernel log, by another thread of this process. Compared in the
-    same run: a bare producer, and a bare read of the log."""
-    settings = CollectSettings(readers=("kmsg",), state_dir=folder / "latency", node="bench")
-    clock = SystemClock()
-
-    async def connect() -> Link:
-        link = TimedLink(bootstrap, PREFIX, "bench", {})
-        await link.start()
-        return link
-
-    agent = build(Parts(settings, clock), delivery(settings, connect, clock))
-    task = asyncio.create_task(agent.run(flush_s=5))
-    name, written = marker(), dict[int, int]()
-    for probe in range(1, 60):  # topics that were just made take a moment to have leaders
-        say(xid(name, pid=probe))
-        await asyncio.sleep(0.5)
-        if probe in TimedLink.acknowledged:
-            break
-
-    def write() -> None:
-        for number in range(records):
-            text = f"<3>{xid(name, 79 if number % 2 else 48, pid=10_000_000 + number)}\n".encode()
-            with KMSG.open("wb", buffering=0) as log:
-                written[10_000_000 + number] = time.monotonic_ns()
-                log.write(text)
-            time.sleep(0.02)
-
-    await asyncio.to_thread(write)
-    await asyncio.sleep(2)
-    agent.stop()
-    await task
-    took = sorted(
-        (TimedLink.acknowledged[n] - written[n]) / 1e6 for n in written if n in TimedLink.acknowledged
-    )
-    plain = await plain_producer(bootstrap, records)
-    bare = await asyncio.to_thread(bare_reader, 200)
-    return {
-        "what": "kernel record written -> acknowledged by the broker",
-        "records": records,
-        "acknowledged": len(took),
-        **percentiles(took),
-        **{f"plain_{key}": value for key, value in percentiles(plain).items()},
-        **{f"bare_read_{key}": value for key, value in percentiles(bare).items()},
-        "own_share_p50_ms": round(
-            statistics.median(took) - statistics.median(plain) - statistics.median(bare), 2
-        ),
-        "load": os.getloadavg()[0],
-        "method": latency.__doc__,
-    }
-
-
-async def plain_producer(bootstrap: str, records: int) -> list[float]:
-    """`send` until acknowledged of a bare producer, one record every 20 ms."""
-    link = KafkaLink(bootstrap, PREFIX, "plain", {})
-    await link.start()
-    took = []
-    for _ in range(records):
-        began = time.monotonic_ns()
-        await (await link.send(Outgoing("raw.xid", "xid", b"[" + b" " * 800 + b"]")))
-        took.append((time.monotonic_ns() - began) / 1e6)
-        await asyncio.sleep(0.02)
-    await link.close()
-    return sorted(took)
-
-
-def bare_reader(records: int) -> list[float]:
-    """What the kernel itself takes to wake a reader of its log (it does so at its next tick): a thread that
-    does nothing but read, one record every 23 ms."""
-    name, written, took = marker(), dict[int, int](), list[float]()
-    fd = os.open(KMSG, os.O_RDONLY)
-    os.lseek(fd, 0, os.SEEK_END)
-
-    def read() -> None:
-        while len(took) < records:
-            data = os.read(fd, 16384)
-            now = time.monotonic_ns()
-            if name.encode() in data:
-                number = int(data.split(b"pid=")[1].split(b",")[0])
-                took.append((now - written[number]) / 1e6)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    for number in range(records):
-        written[number] = time.monotonic_ns()
-        say(xid(name, pid=number))
-        time.sleep(0.023)
-    reader.join()
-    os.close(fd)
-    return sorted(took)
 
 
 async def bare_loop(seconds: float) -> float:
@@ -297,14 +187,6 @@ async def storm(bootstrap: str, folder: Path, lines: int = STORM_LINES) -> Resul
     }
 
 
-def percentiles(took: Sequence[float]) -> Result:
-    cuts = statistics.quantiles(took, n=100)
-    return {
-        "p50_ms": round(cuts[49], 2), "p90_ms": round(cuts[89], 2), "p99_ms": round(cuts[98], 2),
-        "max_ms": round(max(took), 2),
-    }  # fmt: skip
-
-
 def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -347,7 +229,7 @@ async def main(names: Sequence[str], seconds: float) -> list[Result]:
         folder = Path(name)
         async with broker(folder) as bootstrap:
             if "latency" in names:
-                results.append(await latency(bootstrap, folder))
+                results.append(await latency(bootstrap, PREFIX, folder / "latency"))
             if "idle" in names:
                 results.append(await idle(bootstrap, folder, seconds))
             if "storm" in names:
