@@ -134,7 +134,8 @@ def test_a_correction_alone_is_no_outage() -> None:
     """What an earlier job saw was over; a later one is handed the word that a level of it was wrong."""
     driven = running()
     wrong = outage(50, level="corrected", when=53.758)
-    driven.give(wrong, blames(121, "node-01", "node-07", status=12), now=121)
+    level = outage(50, level="half_budget", when=53.758)
+    driven.give(level, wrong, blames(121, "node-01", "node-07", status=12), now=121)
     driven.wait(130)
 
     assert [v for v in driven.verdicts() if "port_outage" in [x.code for x in v.active]] == []

@@ -139,8 +139,10 @@ def _latest(span: Span) -> int | None:
 
 
 def retracted(span: Span) -> bool:
-    """Nothing of it holds: it never began, or all that came of it is that something else of it was wrong."""
-    return bool(span.detail.get("retracted")) or (span.levels == {"corrected"} and not span.cleared)
+    """Nothing of it holds: it never began, or all that came of it is that a level of it was wrong."""
+    if span.detail.get("retracted"):
+        return True
+    return "corrected" in span.levels and "open" not in span.levels and not span.cleared
 
 
 def _overlaps(known: list[tuple[int, int | None]], start: int, end: int | None, eps: int) -> bool:
