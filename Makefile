@@ -8,7 +8,7 @@ QUICK   ?=
 PLAIN   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv page demo test check format schemas kube-apiserver bench venv-bench bench-collectors bench-streams \
+.PHONY: help venv page demo test check format schemas kube-apiserver loki bench venv-bench bench-collectors bench-streams \
         bench-correlator bench-e2e lock clean
 PAGE    := correlator/service/page
 
@@ -57,6 +57,13 @@ kube-apiserver: .cache/kube-apiserver ## a real kube-apiserver for the tests, bu
 .cache/kube-apiserver: tests/kube_apiserver/go.mod tests/kube_apiserver/main.go
 	mkdir -p .cache
 	cd tests/kube_apiserver && go build -trimpath -ldflags="-s -w" -o ../../$@ .
+
+loki: .cache/loki ## a real Grafana Loki for the tests, built from its Go module (half an hour)
+
+.cache/loki: tests/loki_server/go.mod
+	mkdir -p .cache
+	cd tests/loki_server && CGO_ENABLED=0 nice go build -trimpath -ldflags="-s -w" -o ../../$@ \
+	  github.com/grafana/loki/v3/cmd/loki
 
 chaos: venv ## the matrix of faults on real processes and brokers, as a table (as root)
 	$(BIN)/python -m bench.chaos

@@ -24,8 +24,10 @@ from faultwire.broker import docker
 from faultwire.broker.cluster import Cluster, free_ports
 from faultwire.broker.errors import NoBrokerError
 from faultwire.logs import QUIET
+from tests import loki
 from tests.kafka import Kafka
 from tests.kube_real import CRDS, KubeCluster, NoKubernetesError, kube_cluster
+from tests.loki_real import NoLokiError, RealLoki, real_loki
 from tests.slurm import NoSlurmError, SlurmCluster
 
 settings.register_profile("faultwire", deadline=None)  # a busy machine is no counterexample
@@ -161,3 +163,29 @@ def _logging_as_it_was() -> Iterator[None]:
     root.setLevel(level)
     for name, before in levels.items():
         logging.getLogger(name).setLevel(before)
+
+
+@pytest.fixture(scope="session")
+def grafana_loki(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealLoki]:
+    """A real Loki. Skipped where there is none; FAULTWIRE_REQUIRE_LOKI=1: failed."""
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(real_loki(tmp_path_factory.mktemp("loki")))
+        except NoLokiError as exc:
+            if os.environ.get("FAULTWIRE_REQUIRE_LOKI") == "1":
+                pytest.fail(f"FAULTWIRE_REQUIRE_LOKI=1, and there is none: {exc}", pytrace=False)
+            pytest.skip(f"no Loki: {exc}")
+        yield found
+
+
+@pytest.fixture(scope="module", params=["stand-in", "real"])
+def either_loki(request: pytest.FixtureRequest) -> Iterator[None]:
+    """`tests.loki.running` gives the stand-in, then once more the real Loki behind it."""
+    if request.param == "stand-in":
+        yield
+        return
+    loki.real = request.getfixturevalue("grafana_loki")
+    try:
+        yield
+    finally:
+        loki.real = None

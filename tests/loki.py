@@ -1,27 +1,28 @@
-"""A stand-in for Loki's query API, after its HTTP API documentation, for tests that fetch log lines.
+"""A stand-in for Loki's query API, for tests that fetch log lines; or a front that a real Loki stands behind.
 
-Grafana's Loki comes in no package that this project builds on (Debian's `loki` is another program), so what
-its API promises is written down here: `start` included, `end` not, at most `limit` lines of all streams
-together, in the order of `direction`, a refusal above `max_entries_limit`, tenants, series. With
-FAULTWIRE_LOKI=http://host:port the tests that need no faults use that Loki instead.
+Building Loki takes a while (`make loki`), so what its API does is written down here: `start` included, `end`
+not, at most `limit` lines of all streams together, in the order of `direction` (those of one instant in any),
+a refusal above `max_entries_limit`, tenants, series. The fixture `either_loki` runs a test on both: with the
+real one, this server only injects the faults that a test asks for, and hands everything else on.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from zlib import crc32
 
 import httpx
 
-Labels = Mapping[str, str]
+from tests.loki_real import Labels, RealLoki
+
 Fault = Callable[["Handler", str, dict[str, str]], bool]
 """Answers a request in its own way; True when it did."""
 
@@ -40,12 +41,14 @@ class Loki:
     streams: dict[tuple[tuple[str, str], ...], list[tuple[int, str]]] = field(default_factory=dict)
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     url: str = ""
-    real: bool = False
+    behind: RealLoki | None = None
+    owner: str = ""
+    """The tenant in the real one."""
 
     def push(self, streams: Iterable[tuple[Labels, list[tuple[int, str]]]]) -> None:
         """Streams as (labels, [(ns, line)]); as in Loki, a line that is there already is there once."""
-        if self.real:
-            _push(self.url, streams)
+        if self.behind is not None:
+            self.behind.push(self.owner, streams)
             return
         for labels, values in streams:
             kept = self.streams.setdefault(tuple(sorted(labels.items())), [])
@@ -64,13 +67,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
-        self._serve(parts.path, {k: v[-1] for k, v in parse_qs(parts.query).items()})
+        self._serve(parts.path, parts.query)
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
-        self._serve(urlsplit(self.path).path, {k: v[-1] for k, v in parse_qs(body).items()})
+        self._serve(
+            urlsplit(self.path).path, self.rfile.read(int(self.headers.get("content-length", 0))).decode()
+        )
 
-    def _serve(self, path: str, asked: dict[str, str]) -> None:
+    def _serve(self, path: str, form: str) -> None:
+        asked = {k: v[-1] for k, v in parse_qs(form).items()}
         loki = self.loki
         loki.asked.append((path, asked))
         if loki.tenant is not None and self.headers.get("x-scope-orgid") != loki.tenant:
@@ -79,12 +84,23 @@ class Handler(BaseHTTPRequestHandler):
             self.say(401, b"who are you?")
         elif loki.fault is not None and loki.fault(self, path, asked):
             return
+        elif loki.behind is not None:
+            self._hand_on(loki.behind, path, form)
         elif path == "/loki/api/v1/query_range":
             self._query(asked)
         elif path == "/loki/api/v1/series":
             self._series(asked)
         else:
             self.say(404, b"404 page not found")
+
+    def _hand_on(self, real: RealLoki, path: str, form: str) -> None:
+        headers = {"X-Scope-OrgID": self.loki.owner}
+        if self.command == "GET":
+            answer = httpx.get(f"{real.url}{path}?{form}", headers=headers, timeout=60)
+        else:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+            answer = httpx.post(f"{real.url}{path}", content=form, headers=headers, timeout=60)
+        self.say(answer.status_code, answer.content, answer.headers.get("content-type", ""))
 
     def _query(self, asked: dict[str, str]) -> None:
         loki = self.loki
@@ -100,7 +116,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         start, end = int(asked["start"]), int(asked["end"])
         found = sorted(
-            (at, key, line)
+            (at, crc32(line.encode()), key, line)  # lines of one instant come in no order of theirs
             for key, values in loki.streams.items()
             for at, line in values
             if start <= at < end and wanted(dict(key), line)
@@ -108,7 +124,7 @@ class Handler(BaseHTTPRequestHandler):
         if asked.get("direction", "backward") == "backward":
             found.reverse()
         rows: dict[Any, list[list[str]]] = {}
-        for at, key, line in found[:limit]:
+        for at, _, key, line in found[:limit]:
             rows.setdefault(key, []).append([str(at), line])
         result = [{"stream": dict(key), "values": values} for key, values in rows.items()]
         self.say_json({"status": "success", "data": {"resultType": "streams", "result": result, "stats": {}}})
@@ -189,14 +205,17 @@ def _has(line: str, how: str, what: str) -> bool:
     return there != how.startswith("!")
 
 
+real: RealLoki | None = None
+"""What stands behind every stand-in that is started, while a test is run on the real one."""
+
+
 @contextmanager
 def running(loki: Loki | None = None, handler: type[Handler] = Handler) -> Iterator[Loki]:
-    """The stand-in, or the Loki that FAULTWIRE_LOKI names where the test asks for nothing special."""
-    real = os.environ.get("FAULTWIRE_LOKI")
-    if real and loki is None:
-        yield Loki(url=real, real=True)
-        return
     loki = loki or Loki()
+    if real is not None:
+        standard = Loki().limit
+        limits = {} if loki.limit == standard else {"max_entries_limit_per_query": loki.limit}
+        loki.behind, loki.owner = real, real.tenant(**limits)
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (handler,), {"loki": loki}))
     server.daemon_threads = True
     loki.url = f"http://127.0.0.1:{server.server_address[1]}"
@@ -208,14 +227,3 @@ def running(loki: Loki | None = None, handler: type[Handler] = Handler) -> Itera
         server.shutdown()
         server.server_close()
         thread.join(timeout=10)
-
-
-def _push(url: str, streams: Iterable[tuple[Labels, list[tuple[int, str]]]]) -> None:
-    rows = [
-        {"stream": dict(labels), "values": [[str(at), line] for at, line in values]}
-        for labels, values in streams
-        if values
-    ]
-    for i in range(0, len(rows), 100):
-        answer = httpx.post(f"{url}/loki/api/v1/push", json={"streams": rows[i : i + 100]}, timeout=30)
-        assert answer.status_code == 204, answer.text

@@ -33,7 +33,8 @@ class AnswerError(ValueError):
 
 @dataclass(slots=True)
 class Read:
-    """The lines of an answer in order of time; lines of one instant stand as their stream had them."""
+    """The lines of an answer in order of time; lines of one instant stand as they came. (Loki itself does not
+    keep the order in which lines of one instant were pushed.)"""
 
     entries: list[Entry] = field(default_factory=list)
     left_out: int = 0

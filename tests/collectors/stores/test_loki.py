@@ -14,6 +14,8 @@ from collectors.stores.slices import SliceCache
 from tests.collectors.stores.builders import S, at, client, fetched, span
 from tests.loki import Handler, Loki, running
 
+pytestmark = pytest.mark.usefixtures("either_loki")
+
 QUERY = '{job="x"}'
 
 
@@ -59,7 +61,8 @@ async def test_an_instant_with_more_lines_than_a_page_is_read_with_a_larger_page
         async with client(loki.url) as store:
             fetch = LokiFetch(store, QUERY, limit=10)
             entries = await fetched(fetch, span(0, 10))
-    assert [e.text for e in entries] == [*(f"{i:03d}" for i in range(30)), "after"]
+    assert sorted(e.text for e in entries[:-1]) == [f"{i:03d}" for i in range(30)]
+    assert entries[-1].text == "after"
     assert not fetch.losses
 
 
@@ -299,7 +302,7 @@ async def test_slices_that_may_still_grow_are_fetched_anew(tmp_path: Path) -> No
             loki.push([({"job": "x"}, [(at(2), late)])])
             async with client(loki.url) as store:
                 found = await fetched(LokiFetch(store, QUERY, cache=cache), span(0, 10))
-    assert [e.text for e in found] == ["early", "one", "two"]
+    assert sorted(e.text for e in found) == ["early", "one", "two"]
 
 
 async def test_the_streams_that_exist_are_listed() -> None:

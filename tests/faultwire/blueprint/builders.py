@@ -147,10 +147,15 @@ def _xids(capture: Path, node: str) -> dict[str, History]:
 
 
 def blueprint(
-    capture: Path, loki: str, prometheus: str | None, label: str | None = None, **more: Any
+    capture: Path,
+    loki: str,
+    prometheus: str | None,
+    label: str | None = None,
+    tenant: str | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
     """A blueprint for such stores; `label` is that of the capture, where several are in one store."""
-    store = {"url": loki, "backoff_s": 0.01}
+    store = {"url": loki, "backoff_s": 0.01, **({"tenant": tenant} if tenant else {})}
     own = f',incident="{label}"' if label else ""
     collect: list[dict[str, Any]] = [
         {
@@ -180,3 +185,14 @@ def blueprint(
         "collect": collect,
         **more,
     }
+
+
+def toml(document: dict[str, Any]) -> str:
+    """Enough of TOML for a blueprint."""
+
+    def value(v: Any) -> str:
+        if isinstance(v, dict):
+            return "{" + ", ".join(f"{k} = {value(w)}" for k, w in v.items()) + "}"
+        return "[" + ", ".join(map(value, v)) + "]" if isinstance(v, list) else json.dumps(v)
+
+    return "\n".join(f"{k} = {value(v)}" for k, v in document.items())

@@ -21,7 +21,7 @@ from faultwire.blueprint.show import clean, show
 from faultwire.cli import app
 from tests import loki
 from tests.captures.scenarios import SCENARIOS
-from tests.faultwire.blueprint.builders import blueprint, loki_streams
+from tests.faultwire.blueprint.builders import blueprint, loki_streams, toml
 from tests.loki import Loki
 from topics.derived import Attribution, Culprit, Symptom
 
@@ -39,17 +39,6 @@ def files_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         document = blueprint(folder / "incident", store.url, None)
         (folder / "blueprint.toml").write_text(toml(document), "utf-8")
         yield folder
-
-
-def toml(document: dict[str, Any]) -> str:
-    """Enough of TOML for a blueprint."""
-
-    def value(v: Any) -> str:
-        if isinstance(v, dict):
-            return "{" + ", ".join(f"{k} = {value(w)}" for k, w in v.items()) + "}"
-        return "[" + ", ".join(map(value, v)) + "]" if isinstance(v, list) else json.dumps(v)
-
-    return "\n".join(f"{k} = {value(v)}" for k, v in document.items())
 
 
 def run(*arguments: str) -> Any:

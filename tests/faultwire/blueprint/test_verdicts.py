@@ -64,7 +64,7 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory, either_loki: None) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("incidents")
     expected: dict[str, dict[str, Any]] = {}
     rows: list[prometheus.SampleRow] = []
