@@ -27,6 +27,8 @@ _END: Final = (datetime(2200, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1
 """Nothing that we are told of happened outside. 64 bits of nanoseconds end in 1677 and 2262; what is counted
 from a time (deadlines, ends of windows) has to fit too."""
 
+_LONGEST_S: Final = 50 * 365.25 * 86_400
+
 
 def parse_rfc3339(text: str) -> int:
     """Nanoseconds since the epoch, whole microseconds; raises `ValueError` for text without a date, a time
@@ -50,7 +52,9 @@ def seconds(ns: int) -> float:
 
 
 def from_seconds(s: float) -> int:
-    return round(s * NS_PER_S)
+    """Nanoseconds; what somebody says lasts longer than fifty years lasts fifty years, so that a state that
+    keeps it fits into 64 bits."""
+    return round(min(max(s, -_LONGEST_S), _LONGEST_S) * NS_PER_S)
 
 
 def _parse(text: str) -> int:

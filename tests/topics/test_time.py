@@ -106,3 +106,8 @@ def test_years_that_nothing_happened_in_are_refused_when_read(text: str) -> None
     """64 bits of nanoseconds, which states are written with, can't say them."""
     with pytest.raises(ValueError, match="years 1900 to 2199"):
         parse_rfc3339(text)
+
+
+@pytest.mark.parametrize("told", [1e308, float("inf"), -1e308])
+def test_a_duration_without_bounds_still_fits_into_a_state(told: float) -> None:
+    assert abs(2 * from_seconds(told)) < 2**63
