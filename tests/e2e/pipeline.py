@@ -22,7 +22,7 @@ SESSION_TIMEOUT_S = 6.0
 class Pipeline:
     """Workers and collectors that can be started, killed and started again."""
 
-    def __init__(self, kafka: Kafka, prefix: str, folder: Path) -> None:
+    def __init__(self, kafka: Kafka, prefix: str, folder: Path, lateness_s: float = 3.0) -> None:
         self.kafka = kafka
         self.prefix = prefix
         self._folder = folder
@@ -42,7 +42,7 @@ session_timeout_s = {SESSION_TIMEOUT_S}
 state_dir = "{folder / "state"}"
 
 [correlator]
-lateness_s = 3.0
+lateness_s = {lateness_s}
 """,
             "utf-8",
         )
@@ -79,8 +79,10 @@ lateness_s = 3.0
 
 
 @asynccontextmanager
-async def pipeline(kafka: Kafka, prefix: str, folder: Path) -> AsyncIterator[Pipeline]:
-    line = Pipeline(kafka, prefix, folder)
+async def pipeline(
+    kafka: Kafka, prefix: str, folder: Path, lateness_s: float = 3.0
+) -> AsyncIterator[Pipeline]:
+    line = Pipeline(kafka, prefix, folder, lateness_s)
     try:
         yield line
     finally:
