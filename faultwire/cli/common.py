@@ -23,6 +23,7 @@ BAD_INPUT: Final = 2
 """Wrong usage, configuration or input."""
 COULD_NOT_TELL: Final = 3
 """What it needed (a broker, a device) could not be had, so that there is no answer."""
+NO_BROKER: Final = "start one with `faultwire broker start`, or name yours: kafka.bootstrap or --bootstrap"
 
 
 @dataclass(slots=True)
@@ -83,13 +84,21 @@ def fail(message: object, code: int = COULD_NOT_TELL) -> NoReturn:
 def ask(bootstrap: str, question: Coroutine[Any, Any, T]) -> T:
     """What the broker answers; one that is away ends the command with its address and code 3."""
     import asyncio
+    import logging
 
-    from aiokafka.errors import KafkaError
+    from aiokafka.errors import KafkaConnectionError, KafkaError
 
+    library = logging.getLogger("aiokafka")
+    level = library.level
+    library.setLevel(logging.CRITICAL)  # what it would say is said below, once
     try:
         return asyncio.run(question)
+    except KafkaConnectionError:
+        fail(f"no broker answers at {bootstrap}: {NO_BROKER}")
     except (KafkaError, OSError) as exc:
         fail(f"no answer from {bootstrap}: {exc}")
+    finally:
+        library.setLevel(level)
 
 
 def _found(folder: Path | None) -> dict[str, tuple[Any, str]]:

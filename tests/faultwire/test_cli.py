@@ -195,6 +195,9 @@ def test_a_broker_that_is_away_is_one_clear_line_and_leaves_nothing_open(
     assert address in told.output
     assert "Traceback" not in told.output
     assert "Unclosed" not in told.output + caplog.text
+    assert told.output.count("\n") == 1
+    assert "faultwire broker start" in told.output
+    assert "Unable connect" not in caplog.text
 
 
 def test_schemas_are_written_and_checked(tmp_path: Path) -> None:
