@@ -130,7 +130,8 @@ class NodeProcessor:
         """Nodes that were taken over wait a moment for what was still unread."""
         for node in self._taken_over:
             node.held_until = now + SETTLE_NS
-            node.ctx.resumed = node.ctx.resumed or now
+            node.ctx.resumed = now
+            node.ctx.told_before = now - node.ctx.clock.offset  # before a late heartbeat makes it another
         self._taken_over.clear()
 
     def _come(self, node: Node, now: int) -> int:

@@ -129,7 +129,7 @@ class Slots:
         Who had the node before us may have told more than was written: up to when we took it over.
         """
         upto = max(upto, slot.fired)
-        heard = max(slot.fired, self._taken_over())
+        heard = max(slot.fired, self.ctx.told_before)
         before = slot.facts(since, heard) if since <= heard else []
         slot.state = state
         # from `fired` on, too: deadlines that have passed, but whose timer has not come yet
@@ -137,10 +137,6 @@ class Slots:
         facts = slot.corrections.told(before, after, slot.fired)
         slot.told_until(upto)
         return facts if heard <= upto else [f for f in facts if f.time <= upto or f.corrects]
-
-    def _taken_over(self) -> int:
-        """When this process first heard of the node, in the node's time."""
-        return self.ctx.resumed - self.ctx.clock.offset
 
     def placed(self, before: Placements, now: int) -> Iterator[list[Fact]]:
         """Attempts came or went, as `ctx.placements` says now: facts that depend on it."""
@@ -155,7 +151,7 @@ class Slots:
                     continue
                 upto = max(now - ctx.clock.offset, slot.fired)
                 ctx.placements = before
-                heard = max(slot.fired, self._taken_over())
+                heard = max(slot.fired, self.ctx.told_before)
                 told = slot.facts(since, heard)
                 ctx.placements = after
                 facts = slot.corrections.told(told, slot.facts(since, max(upto, heard)), slot.fired)

@@ -58,6 +58,8 @@ class Context:
     """Our time at the record being applied."""
     resumed: int = 0
     """Our time at which the node was first heard of here, or taken over."""
+    told_before: int = 0
+    """Up to when, in the node's time as its last owner knew it, that one may have told what was due."""
     values: dict[tuple[str, str, str | None], float] = field(default_factory=dict)
     """Thresholds looked up so far; emptied when a GPU's model becomes known."""
     known: Mapping[str, Collection[str]] = field(default_factory=dict)

@@ -75,6 +75,8 @@ def _seen_until(s: Symptom, case: Case, failing: Collection[str]) -> int:
 
     That nobody told of its end says nothing while whoever watches the port is held up: what counts is that
     transfers of the node fail, and the levels that are told as they pass, if they are those of this attempt.
+    An attempt that nobody tells levels for (it began on a port that was down, or beside one with a tighter
+    budget) goes by the clock: not to act on it at all would cost each of them its watchdog's time.
     """
     view = case.view
     if s.node in failing:
@@ -82,7 +84,7 @@ def _seen_until(s: Symptom, case: Case, failing: Collection[str]) -> int:
     low, high = view.budget_band_ns
     budget = s.attrs.get("budget_s")
     if not isinstance(budget, int | float) or from_seconds(float(budget)) != low:
-        return s.begins if view.end is None else FOREVER
+        return FOREVER
     passed = s.attrs.get("passed", ())
     if "lethal" in passed:
         return FOREVER

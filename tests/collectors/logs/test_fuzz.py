@@ -102,6 +102,16 @@ def test_streams_of_different_ranks_do_not_disturb_each_other(stream: list[tuple
     assert sorted(e.id for e in together) == sorted(e.id for e in apart)
 
 
+def cost(text: str) -> float:
+    """Seconds of CPU time, the least of three: usually a hundredth of the limit, but others use the machine."""
+    taken = []
+    for _ in range(3):
+        begin = process_time()
+        feed(text)
+        taken.append(process_time() - begin)
+    return min(taken)
+
+
 @pytest.mark.parametrize("line", sorted(set(LINES + BLOCKS)), ids=lambda line: line.strip()[:50] or "empty")
 def test_a_very_long_line_costs_no_more_than_its_length(line: str) -> None:
     """Every prefix of every known line, repeated to the limit: a shape that backtracks would show here."""
@@ -111,9 +121,7 @@ def test_a_very_long_line_costs_no_more_than_its_length(line: str) -> None:
         head = " ".join(words[:count])
         for filler in (head, " ", "[", "(", "a", "1", "a ", "a: ", "/a", '"', ": line 1: 1 "):
             text = (head + " " + filler * MAX_TEXT)[:MAX_TEXT]
-            begin = process_time()
-            feed(text)
-            worst = max(worst, process_time() - begin)
+            worst = max(worst, cost(text))
     assert worst < 0.25, f"{worst:.3f} s"
 
 
