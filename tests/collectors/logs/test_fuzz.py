@@ -103,7 +103,7 @@ def test_streams_of_different_ranks_do_not_disturb_each_other(stream: list[tuple
 
 
 def cost(text: str) -> float:
-    """Seconds of CPU time, the least of three: usually a hundredth of the limit, but others use the machine."""
+    """Seconds of CPU time, the least of three: usually a hundredth of the limit, but others work too."""
     taken = []
     for _ in range(3):
         begin = process_time()
