@@ -39,7 +39,7 @@ class TopicSpec:
     def settings(self) -> dict[str, str]:
         """The topic's Kafka settings. Topics that are compacted roll small segments: only closed segments
         are compacted, and whoever reads the topic from its beginning pays for what is not. What nodes write
-        carries the broker's time: it refuses records of a clock that is an hour ahead, and how far a reader
+        carries the broker's time: a broker refuses times that are an hour ahead of it, and how far a reader
         is behind must not depend on the clock of a node.
         """
         wanted: dict[str, str] = {"cleanup.policy": self.cleanup}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from collectors.logs.pattern import Found
+from topics.numbers import whole
 
 BY_NAME: Final = {
     "SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8,
@@ -21,7 +22,8 @@ BY_WORD: Final = {
 
 def number_of(text: str) -> int | None:
     """`15`, `SIGTERM` or `Signals.SIGTERM` -> 15."""
-    return int(text) if text.isdecimal() else BY_NAME.get(text.removeprefix("Signals."))
+    number = whole(text)
+    return BY_NAME.get(text.removeprefix("Signals.")) if number is None else number
 
 
 def signed(found: Found) -> Found:

@@ -9,6 +9,7 @@ from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from topics.numbers import whole
 from topics.time import parse_rfc3339
 
 GROUPS: Final = frozenset({"job", "attempt", "rank", "local_rank", "time"})
@@ -112,12 +113,8 @@ class LogSource(BaseModel):
 
 def _owner(groups: dict[str, str | None], known: Owner) -> Owner:
     def number(name: str, otherwise: int | None) -> int | None:
-        text = groups.get(name)
-        return (
-            int(text)
-            if text is not None and text.isascii() and text.isdecimal() and len(text) < 10
-            else otherwise
-        )
+        number = whole(groups.get(name), 10**9)
+        return otherwise if number is None else number
 
     return Owner(
         job=groups.get("job") or known.job,

@@ -19,7 +19,9 @@ from collectors.logs.jobs import Jobs
 from collectors.logs.sources import LogSource
 from collectors.reader import Emit, Health, Position, SourceAbsentError, SourceFailedError
 from topics.events import Event
+from topics.numbers import INT64, whole
 from topics.payloads import Log, Origin
+from topics.time import NS_PER_US
 
 COMMAND: Final = ("journalctl", "--output=json", "--no-pager", "--follow")
 TURN_S: Final = 1.0
@@ -150,8 +152,8 @@ def _time(record: dict[str, Any]) -> int | None:
     """Nanoseconds: when the sender said it, else when journald received it (both in microseconds)."""
     for key in ("_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP"):
         text = record.get(key)
-        if isinstance(text, str) and text.isdecimal() and len(text) < 18:
-            return int(text) * 1000
+        if isinstance(text, str) and (us := whole(text, INT64 // NS_PER_US)) is not None:
+            return us * NS_PER_US
     return None
 
 

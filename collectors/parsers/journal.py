@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 
 from collectors.parsers.records import KernelRecord, normalise_boot_id, writer_of
+from topics.numbers import whole
 from topics.payloads import WrittenBy
 from topics.time import NS_PER_US
 
@@ -75,6 +76,4 @@ def _message(value: object) -> str | None:
 
 def _number(entry: Mapping[str, Any], key: str) -> int | None:
     value = entry.get(key)
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 16:
-        return int(value)
-    return None
+    return whole(value, 10**16) if isinstance(value, str) else None

@@ -10,6 +10,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final, Literal, cast, get_args
 
+from topics.numbers import whole
 from topics.payloads import PortState
 
 _NUMBERED: Final = re.compile(r"(\d+): (.+)")
@@ -64,8 +65,7 @@ def parse_rate(text: str) -> float | None:
 
 def parse_counter(text: str) -> int | None:
     """None for `N/A (no PMA)` and whatever else is no number."""
-    text = text.strip()
-    return int(text) if text.isascii() and text.isdecimal() else None
+    return whole(text.strip(), 2**64)
 
 
 def parse_link_layer(text: str) -> Literal["InfiniBand", "Ethernet"] | None:

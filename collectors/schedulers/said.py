@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from topics.numbers import whole
 from topics.payloads import NcclSettings
 
 PHASES: Final = ("pretraining", "finetuning", "rl", "inference")
@@ -23,8 +24,8 @@ def nccl_settings(said: Mapping[str, str]) -> NcclSettings | None:
     failover = said.get("NCCL_IB_RESILIENCY_PORT_FAILOVER")
     settings = NcclSettings(
         version=said.get("NCCL_VERSION"),
-        ib_timeout=_number(said.get("NCCL_IB_TIMEOUT")),
-        ib_retry_cnt=_number(said.get("NCCL_IB_RETRY_CNT")),
+        ib_timeout=whole(said.get("NCCL_IB_TIMEOUT")),
+        ib_retry_cnt=whole(said.get("NCCL_IB_RETRY_CNT")),
         failover=None if failover is None else failover not in {"0", ""},
     )
     return None if settings == NcclSettings() else settings
@@ -34,7 +35,3 @@ def phase(said: Mapping[str, str]) -> Any:
     """The phase of the workload that `FAULTWIRE_PHASE` names, if it is one."""
     named = said.get("FAULTWIRE_PHASE")
     return named if named in PHASES else None
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None

@@ -25,6 +25,7 @@ from collectors.parsers.text_formats import FORMATS, Hints
 from collectors.stores.loki_answers import NEWEST, Entry
 from collectors.stores.names import NODE_LABELS, NodeNames
 from topics.events import Event
+from topics.numbers import whole
 from topics.payloads import Log, Origin, WrittenBy
 from topics.time import NS_PER_US, parse_rfc3339
 
@@ -98,8 +99,8 @@ def place(entry: Entry, rules: LineRules, names: NodeNames) -> Placed:
     return Placed(
         _time(said.get("time")) or (entry.time if entry.time > 0 else None),
         node,
-        _whole(said.get("rank")) if "rank" in said else _first(labels, rules.rank_labels),
-        _whole(said.get("local_rank")) if "local_rank" in said else _first(labels, rules.local_rank_labels),
+        whole(said.get("rank")) if "rank" in said else _first(labels, rules.rank_labels),
+        whole(said.get("local_rank")) if "local_rank" in said else _first(labels, rules.local_rank_labels),
         said.get("job"),
         text,
     )
@@ -227,11 +228,7 @@ def _unwrapped(text: str, json_field: str | None) -> str:
 
 
 def _first(labels: Mapping[str, str], names: Sequence[str]) -> int | None:
-    return next((n for name in names if (n := _whole(labels.get(name))) is not None), None)
-
-
-def _whole(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else None
+    return next((n for name in names if (n := whole(labels.get(name))) is not None), None)
 
 
 def _time(text: str | None) -> int | None:

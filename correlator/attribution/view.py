@@ -15,6 +15,7 @@ from correlator.evidence.spans import Span
 from correlator.evidence.store import EvidenceStore
 from correlator.settings import CorrelatorSettings
 from topics.nccl import UNCERTAIN_UNTIL, default_ib_timeout, parse_version, transport_budget_s
+from topics.numbers import whole
 from topics.payloads import Job
 from topics.time import NS_PER_US, from_seconds
 
@@ -196,8 +197,8 @@ class AttemptView:
 
     def node_of_peer(self, peer: str) -> str | None:
         """`10.20.0.7<43148>`, `node-05.c1.example<54317>`, `rank/3` -> node."""
-        if peer.startswith("rank/") and peer[5:].isdecimal():
-            return self.node_of_rank(int(peer[5:]))
+        if peer.startswith("rank/") and (rank := whole(peer[5:])) is not None:
+            return self.node_of_rank(rank)
         match = _SOCKET.match(peer.strip())
         if match is None:
             return None

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
+from topics.numbers import whole
 from topics.payloads import RankPlace
 
 Gpu = int | str | None
@@ -28,7 +29,8 @@ class Ranks:
 
     @classmethod
     def placed(cls, places: dict[str, RankPlace]) -> Ranks:
-        return cls((int(rank), p.node, p.gpu) for rank, p in places.items() if rank.isdecimal())
+        numbered = ((whole(rank), place) for rank, place in places.items())
+        return cls((rank, place.node, place.gpu) for rank, place in numbered if rank is not None)
 
     def __len__(self) -> int:
         return len(self._numbers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from topics.events import Event
+from topics.numbers import whole
 from topics.payloads import Job
 
 
@@ -21,9 +22,9 @@ class Attempts:
             began[job.attempt] = min(at, began.get(job.attempt, at))
             if job.ranks:
                 self._ranks[job.job_id, job.attempt] = {
-                    (place.node, place.gpu): int(rank)
+                    (place.node, place.gpu): number
                     for rank, place in job.ranks.items()
-                    if isinstance(place.gpu, int) and rank.isdigit()
+                    if isinstance(place.gpu, int) and (number := whole(rank)) is not None
                 }
         self._began = {job: sorted((at, a) for a, at in began.items()) for job, began in starts.items()}
 

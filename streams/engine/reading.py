@@ -7,12 +7,15 @@ none has been handled yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from faust.types import TP
 
 from topics.time import NS_PER_MS, NS_PER_S
+
+Partition = tuple[str, int]
+"""Topic and number; a `TP` is one too."""
 
 FRESH_NS: Final = 1 * NS_PER_S
 """A partition that is read is asked for about every 100 ms, whether it has records or not."""
@@ -38,22 +41,32 @@ class Reading:
     """Times are ns since the epoch, of this machine. `answered` is called in the consumer's thread."""
 
     def __init__(self) -> None:
-        self._asked: dict[TP, int] = {}
-        self._owed: dict[TP, Owed] = {}
-        self._handled: dict[TP, int] = {}
+        self._asked: dict[Partition, int] = {}
+        self._owed: dict[Partition, Owed] = {}
+        self._handled: dict[Partition, int] = {}
         self._looked = 0
         self._found: dict[int, int] = {}
 
-    def answered(self, sent: int, told: Iterable[tuple[TP, int, int]]) -> None:
-        """A fetch that was sent then has been answered: `(partition, offset asked for, its end)` each. What
-        the answer says may have been true only when it was sent."""
-        for tp, asked, end in told:
-            last = self._asked.get(tp)
-            if last is None or sent - last > FRESH_NS:
-                self._owed[tp] = Owed(end, asked, self._handled.get(tp), sent, last or 0)
-            self._asked[tp] = sent
+    def answered(
+        self, sent: int, ends: Iterable[tuple[Partition, int]], offsets: Callable[[], Mapping[Partition, int]]
+    ) -> None:
+        """A fetch that was sent then has been answered: the end of each partition in it, and, when asked, the
+        offsets from which it wanted them. What the answer says may have been true only when it was sent.
+        """
+        asked, paused = self._asked, []
+        for partition, end in ends:
+            last = asked.get(partition, 0)
+            if sent - last > FRESH_NS:
+                paused.append((partition, end, last))
+            asked[partition] = sent
+        if paused:
+            wanted = offsets()
+            for partition, end, last in paused:
+                self._owed[partition] = Owed(
+                    end, wanted.get(partition, end), self._handled.get(partition), sent, last
+                )
 
-    def handled(self, tp: TP, offset: int) -> None:
+    def handled(self, tp: Partition, offset: int) -> None:
         self._handled[tp] = offset + 1
 
     def fresh(self, now: int) -> bool:

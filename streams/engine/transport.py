@@ -33,15 +33,14 @@ def _heard(send: Callable[..., Awaitable[Any]], reading: Reading) -> Callable[..
             return await send(node_id, request, **more)
         sent = time.time_ns()
         answer = await send(node_id, request, **more)
-        asked = {(topic, p): offset for topic, partitions in request.topics for p, offset, _ in partitions}
+        ends = (
+            ((topic, told[0]), told[2])
+            for topic, partitions in answer.topics
+            for told in partitions  # number, error, end, ...
+            if told[1] == 0
+        )
         reading.answered(
-            sent,
-            [
-                (TP(topic, partition), asked[topic, partition], end)
-                for topic, partitions in answer.topics
-                for partition, error, end, *_ in partitions
-                if error == 0 and (topic, partition) in asked
-            ],
+            sent, ends, lambda: {(topic, p): at for topic, asked in request.topics for p, at, _ in asked}
         )
         return answer
 

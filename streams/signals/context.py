@@ -16,12 +16,13 @@ from streams.signals.samples import Samples
 from streams.signals.sequences import Sequences
 from streams.signals.thresholds import Effective
 from topics.events import Event
+from topics.numbers import whole
 from topics.payloads import Gpu, Heartbeat, Payload, Placement, Xid
-from topics.time import NS_PER_S
+from topics.time import from_seconds
 
 KEPT_BEATS: Final = 64
-LONGEST_UPTIME_S: Final = 1e9
-"""Thirty years: more is said by mistake, and too large to count with."""
+MAX_LINKS: Final = 64
+"""No GPU has as many; a link with a higher number is said by mistake."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -125,14 +126,15 @@ class Context:
     def link_active(self, name: str) -> None:
         """An NVLink, `<gpu uuid>/<link>`, was active."""
         gpu, _, link = name.rpartition("/")
-        known = self.links_active.get(gpu, 0)
-        if link.isdigit() and not known >> int(link) & 1:
-            self.links_active[gpu] = known | 1 << int(link)
+        known, number = self.links_active.get(gpu, 0), whole(link, MAX_LINKS)
+        if number is not None and not known >> number & 1:
+            self.links_active[gpu] = known | 1 << number
             self.changed = True
 
     def link_was_active(self, name: str) -> bool:
         gpu, _, link = name.rpartition("/")
-        return link.isdigit() and bool(self.links_active.get(gpu, 0) >> int(link) & 1)
+        number = whole(link, MAX_LINKS)
+        return number is not None and bool(self.links_active.get(gpu, 0) >> number & 1)
 
     def links_of(self, beat: Event[Heartbeat]) -> Mapping[str, str]:
         """Its NVLink levels; the same object as last time when they are the same."""
@@ -184,7 +186,7 @@ class Context:
     def _learn_beat(self, event: Event[Heartbeat]) -> None:
         data = event.data
         if self.boot_time is None or data.boot_id != self.boot_id:
-            boot = event.time - round(min(max(data.uptime_s, 0.0), LONGEST_UPTIME_S) * NS_PER_S)
+            boot = event.time - from_seconds(max(data.uptime_s, 0.0))
             if self.boot_time is None or boot > self.boot_time:
                 self.boot_id, self.boot_time = data.boot_id, boot
                 self.changed = True

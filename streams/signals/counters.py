@@ -29,6 +29,8 @@ class Counters:
 
         `at_first`: what the first reading stands for; 0 makes it a mere baseline.
         """
+        if value < 0:
+            return 0  # no counter stands there
         first = self.scopes.get(scope)
         if first is None:
             if len(self.scopes) >= MAX_KEPT:

@@ -116,6 +116,8 @@ def test_no_record_stops_a_consumer(
         ("heartbeat", {"interval_s": -1.0}),
         ("heartbeat", {"uptime_s": 1e308}),
         ("nvlink", {"gpu_uuid": "GPU/with/strokes", "state": "inactive"}),
+        ("nvlink", {"link": 3000, "state": "active"}),
+        ("heartbeat", {"state": {"nvlinks": {"GPU-1/²": "active", "GPU-1/" + "9" * 5000: "active"}}}),
         ("log", {"job_id": "ns/job/7", "code": "training.step"}),
     ],
 )

@@ -16,7 +16,7 @@ ALL = (PORTS, NODES, OTHER)
 def fetched(reading: Reading, sent: int, **ends: int) -> None:
     """All partitions, each up to its end: `ports=7` was asked for from 5 on and ends at 7."""
     told = {PORTS: ends.get("ports", 5), NODES: ends.get("nodes", 5), OTHER: ends.get("other", 5)}
-    reading.answered(sent, [(tp, 5, end) for tp, end in told.items()])
+    reading.answered(sent, told.items(), lambda: dict.fromkeys(told, 5))
 
 
 @pytest.fixture
@@ -61,7 +61,9 @@ def test_what_was_here_before_the_stop_must_be_handled_too(reading: Reading) -> 
 
 def test_one_topic_that_can_not_be_fetched_holds_its_partition_alone(reading: Reading) -> None:
     later = T0 + 10 * NS_PER_S
-    reading.answered(later, [(PORTS, 5, 5), (OTHER, 5, 5)])  # raw.node/3 has no leader
+    reading.answered(
+        later, [(PORTS, 5), (OTHER, 5)], lambda: {PORTS: 5, OTHER: 5}
+    )  # raw.node/3 has no leader
     assert reading.unread(ALL, later + 1, waiting=False) == {3: T0}
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from collectors.logs.pattern import Code, Found, fill, named, pattern, take
 from collectors.logs.prefix import Line
 from collectors.logs.tables import async_events, wc_numbers, wc_statuses
+from topics.numbers import whole
 
 _NET: Final = r"(?:NET/(?:IB\w{0,12}|gIB|IB-CAST) ?: ?)?(?:(?:nccl|wrap)\w{2,60}: )?"
 
@@ -131,8 +132,8 @@ def _device(found: Found, text: str | None) -> None:
     """`mlx5_3:1` -> device `mlx5_3`, port 1."""
     if text:
         found.device, _, port = text.partition(":")
-        if port.isdecimal():
-            found.details["port"] = int(port)
+        if (number := whole(port)) is not None:
+            found.details["port"] = number
 
 
 _NUMBERED: Final = re.compile(r"\s{0,4}\(\d{1,4}\)$")

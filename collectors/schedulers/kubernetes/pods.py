@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from topics.kube import KubeJob, job_of_pod
+from topics.numbers import whole
 from topics.payloads import JobState
 from topics.time import parse_rfc3339
 
@@ -85,7 +86,7 @@ def read_pod(thing: Mapping[str, Any], deleted_at: int | None = None) -> Pod | N
         exit_code=next((t["exitCode"] for t in _terminated(status) if t.get("exitCode")), None)
         if state != "COMPLETED"
         else 0,
-        generation=int(restart) if restart.isdigit() else None,
+        generation=whole(restart),
         queue=QUEUE_LABEL in labels,
         settings=dict(_settings(spec)),
         phase=labels.get(PHASE_LABEL),

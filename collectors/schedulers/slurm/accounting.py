@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from collectors.schedulers.slurm.record import shell_code
+from collectors.schedulers.slurm.record import told_code, told_time
 from collectors.schedulers.slurm.states import State, read_state
-from topics.time import NS_PER_S
 
 COLUMNS: Final = ("JobIDRaw", "Submit", "Start", "End", "ExitCode", "State")
 ENVIRONMENT: Final = {"SLURM_TIME_FORMAT": "%s"}
@@ -55,15 +54,9 @@ def _record(job_id: str, submit: str, start: str, end: str, code: str, state: st
     return Record(
         job_id=int(job_id),
         state=read_state([state]),
-        submit=_time(submit),
-        start=_time(start),
-        end=_time(end),
-        exit_code=(
-            shell_code(int(exit_code), int(signal)) if exit_code.isdigit() and signal.isdigit() else None
-        ),
+        submit=told_time(submit),
+        start=told_time(start),
+        end=told_time(end),
+        exit_code=told_code(exit_code, signal),
         cancelled_by=by or None,
     )
-
-
-def _time(text: str) -> int | None:
-    return int(text) * NS_PER_S if text.isdigit() and int(text) else None

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from topics.numbers import whole
+
 MAX_INDEX: Final = 4096
 _ENTRY = re.compile(
     r"(?:gres[/:])?(?P<name>[^:,()]+)(?::(?P<type>[^:,()]+))??(?::\d+[A-Za-z]?)?\((?P<inside>[^)]*)\)"
@@ -33,7 +35,7 @@ def _expand(text: str) -> set[int]:
     numbers: set[int] = set()
     for part in text.split(","):
         low, _, high = part.partition("-")
-        if low.isdigit() and (not high or high.isdigit()):
-            last = min(int(high or low), MAX_INDEX)
-            numbers.update(range(int(low), last + 1))
+        first, last = whole(low), whole(high or low)
+        if first is not None and last is not None:
+            numbers.update(range(first, min(last, MAX_INDEX) + 1))
     return numbers

@@ -9,10 +9,9 @@ from typing import Final
 from collectors.placement import ENDED
 from collectors.schedulers.said import nccl_settings, phase, settings_said
 from collectors.schedulers.slurm.hostlist import HostlistError, expand
-from collectors.schedulers.slurm.record import shell_code
+from collectors.schedulers.slurm.record import told_code, told_time
 from collectors.schedulers.slurm.states import read_state
 from topics.payloads import Job
-from topics.time import NS_PER_S
 
 COLUMNS: Final = ("JobIDRaw", "Submit", "Start", "End", "ExitCode", "State", "NodeList", "JobName", "Comment")
 """Those that can hold anything stand last."""
@@ -57,7 +56,7 @@ def _rows(text: str, job_id: int) -> Iterator[_Row]:
         if len(values) != len(COLUMNS) or values[0] != str(job_id):
             continue  # a warning of the client, or a component of another job
         raw, submit, start, end, code, state, nodes, name, comment = values
-        yield raw, _time(submit) or 0, _time(start), _time(end), code, state, nodes, name, comment
+        yield raw, told_time(submit) or 0, told_time(start), told_time(end), code, state, nodes, name, comment
 
 
 def _past(row: _Row, attempt: int) -> Past | None:
@@ -80,9 +79,7 @@ def _past(row: _Row, attempt: int) -> Past | None:
         scheduler="slurm",
         state=state,
         reason=f"cancelled by user {by}" if by else None,
-        exit_code=shell_code(int(exit_code), int(signal))
-        if ended and exit_code.isdigit() and signal.isdigit()
-        else None,
+        exit_code=told_code(exit_code, signal) if ended else None,
         start=start,
         end=max(start, end) if ended and end is not None else None,
         nodes=nodes,
@@ -90,7 +87,3 @@ def _past(row: _Row, attempt: int) -> Past | None:
         phase=phase(said),
     )
     return Past(job, job.end if job.end is not None else start)
-
-
-def _time(text: str) -> int | None:
-    return int(text) * NS_PER_S if text.isdigit() and int(text) else None

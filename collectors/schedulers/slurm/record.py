@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from collectors.schedulers.slurm.states import State
+from topics.numbers import INT64, whole
+from topics.time import NS_PER_S
 
 
 class RecordError(ValueError):
@@ -44,3 +46,15 @@ def wait_status(status: int) -> int:
 
 def shell_code(code: int, signal: int) -> int:
     return 128 + signal if signal else code
+
+
+def told_code(code: str, signal: str) -> int | None:
+    """The same of the two numbers as text; None where they are none."""
+    exited, killed = whole(code), whole(signal)
+    return None if exited is None or killed is None else shell_code(exited, killed)
+
+
+def told_time(text: str) -> int | None:
+    """Seconds since the epoch as text; 0, a word or nothing: not known."""
+    seconds = whole(text, INT64 // NS_PER_S)
+    return seconds * NS_PER_S if seconds else None

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from collectors.schedulers.slurm.hostlist import HostlistError, expand
-from collectors.schedulers.slurm.record import RecordError, SlurmJob, wait_status
+from collectors.schedulers.slurm.record import RecordError, SlurmJob, told_time, wait_status
 from collectors.schedulers.slurm.states import read_reason, read_state
-from topics.time import NS_PER_S
+from topics.numbers import whole
 
 COLUMNS: Final = (
     ("JobID", 20), ("State", 30), ("RestartCnt", 8), ("NodeList", 100_000), ("SubmitTime", 20),
@@ -45,31 +45,22 @@ def read_job(line: str) -> SlurmJob:
     if len(values) != len(COLUMNS) + 1:
         raise RecordError(f"{len(values) - 1} columns where {len(COLUMNS)} were asked for")
     row = dict(zip((name for name, _ in COLUMNS), values, strict=False))
-    job_id = _number(row["JobID"])
+    job_id = whole(row["JobID"])
     if not job_id:
         raise RecordError("no job id")
-    code = _number(row["exit_code"])
+    code = whole(row["exit_code"])
     task = row["ArrayTaskID"]
     return SlurmJob(
         job_id=job_id,
         state=read_state([row["State"]]),
         reason=read_reason(row["Reason"]),
-        restarts=_number(row["RestartCnt"]) or 0,
+        restarts=whole(row["RestartCnt"]) or 0,
         nodes=tuple(expand(row["NodeList"])),
-        submit=_time(row["SubmitTime"]),
-        start=_time(row["StartTime"]),
-        end=_time(row["EndTime"]),
+        submit=told_time(row["SubmitTime"]),
+        start=told_time(row["StartTime"]),
+        end=told_time(row["EndTime"]),
         exit_code=None if code is None else wait_status(code),
-        het_job_id=_number(row["HetJobID"]) or None,
-        het_offset=_number(row["HetJobOffset"]) or 0,
+        het_job_id=whole(row["HetJobID"]) or None,
+        het_offset=whole(row["HetJobOffset"]) or 0,
         unsplit_array=task not in {"", "N/A"} and not task.isdigit(),
     )
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() else None
-
-
-def _time(text: str) -> int | None:
-    seconds = _number(text)
-    return seconds * NS_PER_S if seconds else None

@@ -78,15 +78,10 @@ def _seen_until(s: Symptom, case: Case, failing: Collection[str]) -> int:
     An attempt that nobody tells levels for (it began on a port that was down, or beside one with a tighter
     budget) goes by the clock: not to act on it at all would cost each of them its watchdog's time.
     """
-    view = case.view
-    if s.node in failing:
-        return FOREVER
-    low, high = view.budget_band_ns
-    budget = s.attrs.get("budget_s")
-    if not isinstance(budget, int | float) or from_seconds(float(budget)) != low:
-        return FOREVER
-    passed = s.attrs.get("passed", ())
-    if "lethal" in passed:
+    low, high = case.view.budget_band_ns
+    budget, passed = s.attrs.get("budget_s"), s.attrs.get("passed", ())
+    timed = isinstance(budget, int | float) and from_seconds(float(budget)) == low
+    if s.node in failing or not timed or "lethal" in passed:
         return FOREVER
     return s.begins + (high if "budget" in passed else low - 1)
 

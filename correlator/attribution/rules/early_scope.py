@@ -8,6 +8,7 @@ from typing import Final
 from correlator.attribution.case import Case
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
+from topics.numbers import whole
 from topics.time import from_seconds
 
 _OUTAGES: Final = frozenset({"port_outage", "nccl.port_error"})
@@ -48,15 +49,20 @@ def out_of_scope(case: Case) -> Sequence[Symptom]:
         kind, _, name = s.entity.partition("/")
         if kind in ("gpu", "nvlink"):
             names = (name.split("/")[0], s.attrs.get("uuid"), s.attrs.get("index"))
-            used = view.uses_gpu(
-                s.node, *(int(n) if isinstance(n, str) and n.isdecimal() else n for n in names)
-            )
+            used = view.uses_gpu(s.node, *(_index_or_uuid(n) for n in names))
             return s if used else s.demote("OutOfScope", "the attempt does not use this GPU")
         if kind == "port" and not view.uses_port(s.node, s.entity):
             return s.demote("OutOfScope", "the attempt does not use this port")
         return s
 
     return case.change(check)
+
+
+def _index_or_uuid(name: object) -> int | str | None:
+    if not isinstance(name, str):
+        return name if isinstance(name, int) else None
+    index = whole(name)
+    return name if index is None else index
 
 
 @rule(name="NumericalRecovery", kind="filter", phase="EARLY", order=85)
