@@ -2,9 +2,9 @@
 
 The count has no defence against repeats of its own, so it is exact only if the engine applies every record
 to the surviving state exactly once. Messages: `emit` gives an output whose id is the event's; `due <ns>`
-opens a deadline, `far <n>` that many in the year 2100; `boom` raises; `quiet` and `quiet-emit` change
-nothing; `keep <text>` keeps it in the state; `forget` deletes the key; `wide` gives an output that is too
-large to send.
+opens a deadline, `off <ns>` ends it, `far <n>` opens that many in the year 2100; `boom` raises; `quiet` and
+`quiet-emit` change nothing; `keep <text>` keeps it in the state; `forget` deletes the key; `wide` gives an
+output that is too large to send.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from topics.events import Event, make
 from topics.ids import fact_id
 from topics.payloads import Kernel
 
+RETRY_NS = 50_000_000
 FAR_NS = 4_102_444_800_000_000_000
 
 
@@ -36,6 +37,8 @@ class Counting:
         self.state: dict[str, dict[str, Any]] = {}
         self._heap: list[tuple[int, str]] = []
         self._open: set[tuple[int, str]] = set()
+        self._unread: Mapping[int, int] = {}
+        self._again = 0
 
     def on_record(
         self,
@@ -71,13 +74,17 @@ class Counting:
             if word == "due":
                 state["due"].append(int(argument))
                 self._await(key, int(argument))
+            if word == "off":
+                self._open.discard((int(argument), key))
         if not changed or state is None:
             return Effects(outputs) if outputs else NOTHING
         return Effects(outputs, json.dumps(state).encode())
 
     def on_due(self, now: int) -> Sequence[Output]:
         outputs = []
-        while (due := self.next_due()) is not None and due <= now:
+        come = min([now, *self._unread.values()])
+        self._again = now + RETRY_NS if come < now else 0
+        while (due := self._first()) is not None and due <= come:
             entry = heapq.heappop(self._heap)
             self._open.discard(entry)
             key = entry[1]
@@ -85,12 +92,16 @@ class Counting:
         return outputs
 
     def next_due(self) -> int | None:
+        due = self._first()
+        return None if due is None else max(due, self._again)
+
+    def _first(self) -> int | None:
         while self._heap and self._heap[0] not in self._open:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def unread(self, partitions: Mapping[int, int]) -> None:
-        """Its deadlines are about nothing that could end before."""
+        self._unread = partitions
 
     def load(self, key: str, state: bytes) -> None:
         self.state[key] = json.loads(state)

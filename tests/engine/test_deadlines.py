@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -55,6 +56,26 @@ async def test_deadlines_fire_within_50_ms_with_100000_open_and_on_the_owner_onl
     )
     assert late_ms[0] > -1
     assert late_ms[-1] < 50 + bare_ms, (late_ms[-10:], bare_ms)
+
+
+async def test_what_ended_while_a_worker_was_stopped_is_read_before_its_deadline_counts(
+    workers: Fleet,
+) -> None:
+    worker = await workers.start(session_timeout_s=30.0)
+    due = time.time_ns() + 6 * NS_PER_S
+    await open_deadlines(workers, lambda _: f"due {due}")
+    await worker.reaches("records", KEYS)
+    worker.process.send_signal(signal.SIGSTOP)
+    assert time.time_ns() < due, "this machine is too busy to tell"
+    await open_deadlines(workers, lambda number: f"off {due}" if number else "emit")  # the first one stands
+    while time.time_ns() < due + NS_PER_S:  # noqa: ASYNC110 - the clock is what is waited for
+        await asyncio.sleep(0.1)
+    worker.process.send_signal(signal.SIGCONT)
+    await worker.reaches("records", 2 * KEYS)
+    await worker.reaches("timer_outputs", 1)
+    told = [decode(record.value) for record in await workers.kafka.read(workers.prefix + "signals")]
+    assert {event.partitionkey for event in told} == {"node-000"}
+    assert await worker.metric("timer_outputs") == 1
 
 
 async def bare_sleeper(until_ns: int) -> float:
