@@ -131,7 +131,8 @@ class NodeProcessor:
         for node in self._taken_over:
             node.held_until = now + SETTLE_NS
             node.ctx.resumed = now
-            node.ctx.told_before = now - node.ctx.clock.offset  # before a late heartbeat makes it another
+            # by the offset that they went by, before a late heartbeat makes it another
+            node.ctx.told_before = max(node.ctx.told_before, now - node.ctx.clock.offset)
         self._taken_over.clear()
 
     def _come(self, node: Node, now: int) -> int:

@@ -113,7 +113,7 @@ class Kafka:
             await asyncio.gather(*sent)
 
     async def read(
-        self, topic: str, count: int | None = None, *, timeout_s: float = 20.0
+        self, topic: str, count: int | None = None, *, timeout_s: float = 60.0
     ) -> list[ConsumerRecord[bytes, bytes]]:
         """Records of all partitions from the beginning: `count` of them, or all there are now.
 
@@ -128,7 +128,7 @@ class Kafka:
         topic: str,
         enough: Callable[[list[ConsumerRecord[bytes, bytes]]], bool],
         *,
-        timeout_s: float = 20.0,
+        timeout_s: float = 60.0,
     ) -> list[ConsumerRecord[bytes, bytes]]:
         """Records from the beginning until `enough` is true of them; `AssertionError` after `timeout_s`."""
         records: list[ConsumerRecord[bytes, bytes]] = []

@@ -60,7 +60,7 @@ class Context:
     resumed: int = 0
     """Our time at which the node was first heard of here, or taken over."""
     told_before: int = 0
-    """Up to when, in the node's time as its last owner knew it, that one may have told what was due."""
+    """Up to when, in the node's time as they knew it, its former owners may have told what was due."""
     values: dict[tuple[str, str, str | None], float] = field(default_factory=dict)
     """Thresholds looked up so far; emptied when a GPU's model becomes known."""
     known: Mapping[str, Collection[str]] = field(default_factory=dict)
@@ -231,6 +231,7 @@ class Context:
         return {
             "hw": self.high_water,
             "clock": self.clock.offset,
+            "told": self.told_before,
             "boot": [self.boot_id, self.boot_time],
             "ports": self.ports_active,
             "links": self.links_active,
@@ -243,6 +244,7 @@ class Context:
     def restore(self, raw: Any) -> None:
         self.high_water = raw["hw"]
         self.clock = NodeClock(raw["clock"])
+        self.told_before = raw.get("told", 0)
         self.boot_id, self.boot_time = raw["boot"]
         self.ports_active = dict(raw["ports"])
         self.links_active = dict(raw["links"])

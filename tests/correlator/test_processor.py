@@ -137,7 +137,8 @@ def test_a_correction_alone_is_no_outage() -> None:
     driven.give(level, wrong, blames(121, "node-01", "node-07", status=12), now=121)
     driven.wait(130)
 
-    assert [v for v in driven.verdicts() if "port_outage" in [x.code for x in v.active]] == []
+    named = {x.code for v in driven.verdicts() for x in (*v.active, *v.interesting)}
+    assert named == {"nccl.ib_completion_error"}
 
 
 def test_a_correlator_that_reads_what_waited_judges_by_the_time_of_what_it_has_read() -> None:
@@ -150,6 +151,15 @@ def test_a_correlator_that_reads_what_waited_judges_by_the_time_of_what_it_has_r
     (action,) = driven.actions()
     assert (action.action, action.exclude_nodes) == ("interrupt_and_restart", ["node-05"])
     assert [v.phase for v in driven.verdicts()] == ["provisional"]
+
+
+def test_an_outage_that_nobody_times_is_not_over_the_budget_before_its_end_has_been_read() -> None:
+    driven = running(version=None)
+    learnt = log("nccl.version", 5, details={"version": "2.21.5"})
+    driven.give(learnt, outage(110, budget_s=None), now=160, lag=49)
+    driven.give(xid(79, 111.5, node="node-05", resolution="RESTART_BM"), now=160, lag=48)
+    (action,) = driven.actions()
+    assert action.exclude_nodes == ["node-05"]
 
 
 def test_while_a_partition_is_not_read_no_deadline_of_the_worker_counts() -> None:

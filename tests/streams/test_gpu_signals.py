@@ -9,7 +9,7 @@ import pytest
 from streams.signals.settings import Override, SignalSettings
 from tests.streams.builders import Fleet, at, beat, placed, raw
 from topics.events import Event
-from topics.payloads import Aer, Gpu, Nvlink, Sxid, Throttle
+from topics.payloads import Aer, Gpu, Nvlink, Repeats, Sxid, Throttle
 
 
 def gpu(second: float, number: int = 0, **fields: Any) -> Event[Gpu]:
@@ -213,6 +213,14 @@ class TestPcie:
         for second in range(1, 50):
             fleet.put(aer(second, "correctable", ["RxErr"]))
         assert fleet.signals() == []
+
+    def test_lines_that_were_folded_count_as_many(self) -> None:
+        fleet = Fleet()
+        fleet.put(aer(1, "correctable", ["RxErr"]))
+        repeats = Repeats(count=61, first=at(1.0), last=at(2.0))
+        fleet.put(aer(2, "correctable", ["RxErr"], repeats=repeats))
+        (told,) = fleet.signals("aer_correctable_rate")
+        assert told.data.value == 62.0
 
     def test_width_counts_always_generation_only_under_load(self) -> None:
         fleet = Fleet()

@@ -123,6 +123,7 @@ def seconds(event: Event[Any]) -> float:
 @example(
     seed=1, nodes=40, edges=1, delay=5.0, repeats=0.251953125, stops=1
 )  # the first beat after a stop is late
+@example(seed=9, nodes=28, edges=9, delay=135.0, repeats=0.34238389105604145, stops=4)  # and so twice
 @pytest.mark.parametrize("processors", [1, 2, 7])
 def test_any_arrival_order_repeats_splits_and_restarts_give_the_facts_of_the_oracle(
     processors: int, seed: int, nodes: int, edges: int, delay: float, repeats: float, stops: int

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from collectors.clock_sync import ClockSync
 from collectors.reader import Emit, Health, SourceAbsentError, SourceFailedError
 from tests.collectors.agent.builders import RecordingSink, ScriptedReader, agent, kernel_event, steady
 from tests.collectors.readers.builders import FakeClock
+from tests.waiting import until
 
 
 @asynccontextmanager
@@ -25,12 +25,6 @@ async def running(under_test: Agent) -> AsyncIterator[Agent]:
     finally:
         under_test.stop()
         await task
-
-
-async def until(condition: Callable[[], Any], timeout_s: float = 10.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - a test may look
-            await asyncio.sleep(0.005)
 
 
 async def absent(_: Emit, __: Health) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,8 @@ from collectors.settings import READERS, CollectSettings
 from tests.collectors.agent.process import marker, say, writable_kmsg
 from tests.collectors.nvml.fake import XID_EVENT, FakeNode
 from tests.collectors.readers.sysfs import SysfsTree
+from tests.waiting import until
 from topics.events import Event
-
-
-async def until(condition: Callable[[], Any], timeout_s: float = 15.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - a test may look
-            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from collectors.delivery.delivery import WINDOW_RECORDS, Delivery
 from tests.collectors.delivery.builders import FakeBroker, backlog, delivery, number_of, record
+from tests.waiting import until
 
 
 @asynccontextmanager
@@ -40,12 +41,6 @@ def mount(folder: Path, size: str) -> None:
 
 def unmount(folder: Path) -> None:
     subprocess.run(["umount", "-l", folder], check=True)
-
-
-async def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - a test may look
-            await asyncio.sleep(0.005)
 
 
 async def test_records_arrive_in_order_and_commit_their_position(tmp_path: Path) -> None:

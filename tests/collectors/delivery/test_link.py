@@ -15,8 +15,9 @@ from collectors.delivery.link import KafkaLink, Link, LinkError, TooLargeError
 from collectors.delivery.record import Outgoing
 from collectors.positions import Positions
 from tests.collectors.delivery.builders import backlog, number_of, record
-from tests.collectors.delivery.test_delivery import running, until
+from tests.collectors.delivery.test_delivery import running
 from tests.kafka import Kafka
+from tests.waiting import until
 from topics.events import BATCH_CONTENT_TYPE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from collectors.logs.sources import LogSource
 from collectors.logs.tail import LogReader
 from collectors.reader import Position, SourceAbsentError, SourceFailedError
 from tests.collectors.readers.builders import Collected
+from tests.waiting import until
 
 REMOTE = "[rank3]: ncclRemoteError: remote process exited or there was a network error"
 TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 7, in f\n    g()\n'
@@ -31,12 +32,6 @@ def source(folder: Path, **more: Any) -> LogSource:
 def reader(folder: Path, position: Position | None = None, **more: Any) -> LogReader:
     options = {"poll_s": 0.01, "resume": lambda: {"files": {}} if position is None else position}
     return LogReader([source(folder)], "c1", "node-01", SystemClock(), **{**options, **more})
-
-
-async def until(condition: Callable[[], Any], timeout_s: float = 20.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - a test may look
-            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from collectors.logs.sources import LogSource
 from collectors.logs.units import UnitLogReader
 from collectors.reader import SourceAbsentError, SourceFailedError
 from tests.collectors.readers.builders import Collected
+from tests.waiting import until
 
 PLAYED = """
 import sys, time
@@ -47,12 +47,6 @@ def reader(folder: Path, *lines: str, **more: Any) -> UnitLogReader:
     (folder / "played.py").write_text(PLAYED)
     command = [sys.executable, str(folder / "played.py"), str(folder / "journal"), "--follow"]
     return UnitLogReader([SOURCE], "c1", "node-01", SystemClock(), command=command, **more)
-
-
-async def until(condition: Callable[[], Any], timeout_s: float = 20.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - a test may look
-            await asyncio.sleep(0.005)
 
 
 async def test_records_of_a_unit_become_events_with_their_own_time(tmp_path: Path) -> None:

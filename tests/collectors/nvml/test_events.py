@@ -13,8 +13,8 @@ from collectors.clock import Stamps, SystemClock
 from collectors.nvml.events import NvmlEventsReader, XidLedger
 from collectors.reader import SourceFailedError
 from tests.collectors.nvml.fake import RECOVERY_EVENT, XID_EVENT, FakeNode
-from tests.collectors.nvml.test_reader import until
 from tests.collectors.readers.builders import Collected
+from tests.waiting import until
 
 CLOCK = SystemClock()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from collectors.nvml.reader import Intervals, NvmlReader
 from collectors.reader import SourceFailedError
 from tests.collectors.nvml.fake import BLACKWELL, FakeNode
 from tests.collectors.readers.builders import Collected
+from tests.waiting import until
 from topics.events import encode_batch
 
 FAST = Intervals(throttle_s=0.02, link_s=0.02, sample_s=0.1, deadline_s=2.0)
@@ -35,12 +36,6 @@ async def running(under_test: NvmlReader) -> AsyncIterator[Collected]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(condition: Callable[[], Any], timeout_s: float = 10.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - a test may look
-            await asyncio.sleep(0.005)
 
 
 async def test_one_look_tells_everything_about_every_gpu(node: FakeNode) -> None:

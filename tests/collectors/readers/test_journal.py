@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from collectors.clock import SystemClock
 from collectors.reader import SourceFailedError
 from collectors.readers.journal import JournalReader
 from tests.collectors.readers.builders import Collected, kernel_lines, xid_line
+from tests.waiting import until
 
 PLAYED = """
 import sys, time
@@ -49,12 +49,6 @@ def reader(folder: Path, *lines: str, follow: bool = True, **more: Any) -> Journ
     return JournalReader(
         kernel_lines(), SystemClock(), command=[*command, *(["--follow"] if follow else [])], **more
     )
-
-
-async def until(condition: Callable[[], Any], timeout_s: float = 10.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - a test may look
-            await asyncio.sleep(0.005)
 
 
 async def test_records_become_events_and_the_cursor_is_the_position(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from tests.collectors.readers.builders import (
     kmsg_reader,
     xid_line,
 )
+from tests.waiting import until
 from topics.events import Event
 
 
@@ -43,12 +44,6 @@ async def running(reader: KmsgReader) -> AsyncIterator[Collected]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(condition: Callable[[], Any], timeout_s: float = 10.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - a test may look
-            await asyncio.sleep(0.002)
 
 
 def seqs(events: list[Event[Any]]) -> list[int]:
@@ -108,6 +103,25 @@ async def test_what_came_before_the_position_still_names_the_gpu() -> None:
     async with running(kmsg_reader(ring, clock, resume={"boot": BOOT, "seq": 0})) as emit:
         await until(lambda: emit.events)
     assert emit.events[0].data.gpu_uuid == uuid
+
+
+async def test_records_that_take_long_leave_room_for_others_between_them() -> None:
+    ring = FakeRing()
+    clock = SlowClock()
+    for number in range(100):
+        ring.write(xid_line(bus=f"{number:02x}"))
+    async with running(kmsg_reader(ring, clock)) as emit:
+        await until(lambda: len(emit.of("xid")) == 100)
+    assert emit.calls >= 100 / 16
+    assert seqs(emit.of("xid")) == list(range(100))
+
+
+class SlowClock(FakeClock):
+    """Whatever is done takes 10 ms."""
+
+    def monotonic(self) -> int:
+        self.tick(0.01)
+        return self.mono
 
 
 async def test_overwritten_records_are_counted_and_reading_goes_on() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +21,7 @@ from collectors.readers.netlink import NetlinkReader, link_socket
 from collectors.readers.port_tree import PortInfo
 from tests.collectors.readers.builders import Collected
 from tests.collectors.readers.netns import Namespace
+from tests.waiting import until
 
 CLOCK = SystemClock()
 
@@ -65,12 +65,6 @@ class Setup:
         """Outages that were seen plus those that were missed and counted."""
         seen = sum(e.data.previous_state == "ACTIVE" != e.data.state for e in self.emit.events)
         return seen + sum(e.data.missed_transitions or 0 for e in self.emit.events)
-
-
-async def until(condition: Callable[[], Any], timeout_s: float = 10.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - a test may look
-            await asyncio.sleep(0.002)
 
 
 @pytest.mark.root

@@ -21,6 +21,7 @@ from collectors.readers.port_tree import PortTree, _Files
 from collectors.readers.ports import PortsReader
 from tests.collectors.readers.builders import BOOT, Collected
 from tests.collectors.readers.sysfs import SysfsTree
+from tests.waiting import until
 
 CLOCK = SystemClock()
 
@@ -44,12 +45,6 @@ async def running(under_test: PortsReader) -> AsyncIterator[Collected]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(condition: Callable[[], Any], timeout_s: float = 10.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - a test may look
-            await asyncio.sleep(0.005)
 
 
 async def test_eight_healthy_ports_are_levels_and_no_events(tmp_path: Path) -> None:

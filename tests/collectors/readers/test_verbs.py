@@ -7,11 +7,10 @@ import os
 import shutil
 import struct
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,6 +22,7 @@ from collectors.readers import verbs
 from collectors.readers.port_tree import PortInfo
 from collectors.readers.verbs import Verbs, VerbsReader
 from tests.collectors.readers.builders import Collected
+from tests.waiting import until
 
 CLOCK = SystemClock()
 PORT_ACTIVE, PORT_ERR, LID_CHANGE = 9, 10, 11
@@ -90,12 +90,6 @@ class Setup:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(condition: Callable[[], Any], timeout_s: float = 10.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - a test may look
-            await asyncio.sleep(0.002)
 
 
 async def test_a_port_that_goes_down_and_comes_back_is_told_at_once(library: Path, devices: Devices) -> None:
