@@ -11,6 +11,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from tests.waiting import PATIENCE_S
 from topics.admin import create_topics
 from topics.events import BATCH_CONTENT_TYPE, EVENT_CONTENT_TYPE, Event, encode, encode_batch
 
@@ -113,7 +114,7 @@ class Kafka:
             await asyncio.gather(*sent)
 
     async def read(
-        self, topic: str, count: int | None = None, *, timeout_s: float = 60.0
+        self, topic: str, count: int | None = None, *, timeout_s: float = PATIENCE_S
     ) -> list[ConsumerRecord[bytes, bytes]]:
         """Records of all partitions from the beginning: `count` of them, or all there are now.
 
@@ -128,7 +129,7 @@ class Kafka:
         topic: str,
         enough: Callable[[list[ConsumerRecord[bytes, bytes]]], bool],
         *,
-        timeout_s: float = 60.0,
+        timeout_s: float = PATIENCE_S,
     ) -> list[ConsumerRecord[bytes, bytes]]:
         """Records from the beginning until `enough` is true of them; `AssertionError` after `timeout_s`."""
         records: list[ConsumerRecord[bytes, bytes]] = []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
-PATIENCE_S = 60.0
+PATIENCE_S: Final = 60.0
 """Nothing here says how long something takes: tests run beside each other, on any machine."""
 
 

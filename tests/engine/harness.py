@@ -19,6 +19,7 @@ from aiokafka import ConsumerRecord
 
 from faultwire.broker.cluster import free_ports
 from tests.kafka import Kafka
+from tests.waiting import PATIENCE_S
 from topics.events import decode_record
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +33,7 @@ class Worker:
     port: int
     log: Path
 
-    async def ready(self, timeout_s: float = 30.0) -> None:
+    async def ready(self, timeout_s: float = PATIENCE_S) -> None:
         """Until `/readyz` says so; raises `AssertionError` with the log."""
         try:
             async with asyncio.timeout(timeout_s):
@@ -52,7 +53,9 @@ class Worker:
         lines = (line for line in page.splitlines() if line.startswith(f"faultwire_engine_{name}"))
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if "_created" not in line)
 
-    async def reaches(self, name: str, least: float, timeout_s: float = 30.0, every_s: float = 0.02) -> None:
+    async def reaches(
+        self, name: str, least: float, timeout_s: float = PATIENCE_S, every_s: float = 0.02
+    ) -> None:
         """Until a metric is that large; raises `AssertionError` with the log."""
         seen = 0.0
         try:
@@ -73,12 +76,12 @@ class Worker:
         self.process.send_signal(signal.SIGKILL)
         await self.process.wait()
 
-    async def stop(self, timeout_s: float = 20.0) -> int:
+    async def stop(self, timeout_s: float = PATIENCE_S) -> int:
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return await self.exit_code(timeout_s)
 
-    async def exit_code(self, timeout_s: float = 30.0) -> int:
+    async def exit_code(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait for its end; raises `AssertionError` with the log when it lives on."""
         try:
             return await asyncio.wait_for(self.process.wait(), timeout_s)
@@ -127,7 +130,7 @@ class Fleet:
         self.workers.append(worker)
         return worker
 
-    async def drained(self, timeout_s: float = 60.0) -> None:
+    async def drained(self, timeout_s: float = PATIENCE_S) -> None:
         """Until the group has committed everything in its source topics."""
         ends = {}
         for name in ("raw.node", "raw.check"):
@@ -157,7 +160,7 @@ class Fleet:
                 latest[key] = json.loads(record.value.split(b"\n", 1)[1])["count"]
         return latest
 
-    async def come_to(self, counts: dict[str, int], timeout_s: float = 15.0) -> None:
+    async def come_to(self, counts: dict[str, int], timeout_s: float = PATIENCE_S) -> None:
         """Until the changelog has these counts; states are written after the outputs they go with, and may
         wait for company. Raises `AssertionError` with what it has."""
         seen: dict[str, int] = {}
