@@ -52,7 +52,11 @@ def test_the_incident_unfolds_on_the_job_page(open_page: OpenPage, stage: Stage,
     down, *later = fleet.incident()
     zero = begin + from_seconds(CALM_S)
     stage.say(down.records(zero), zero)
-    expect(page.locator(".span", has_text="port outage")).to_have_attribute("data-open", "true")
+    bar = page.locator(".span", has_text="port outage")
+    expect(bar).to_have_attribute("data-open", "true")
+    bar.focus()
+    facts = page.locator(".inspect")
+    expect(facts).to_contain_text("still going on")
     stage.advance(zero + from_seconds(8.0))  # past the budget: the action
     card = page.get_by_test_id("verdict")
     expect(card).to_contain_text(f"{PORT} of {NODE}")
@@ -67,6 +71,9 @@ def test_the_incident_unfolds_on_the_job_page(open_page: OpenPage, stage: Stage,
     expect(card).to_contain_text("12 s")
     stage.advance(zero + from_seconds(30))
     expect(card).to_contain_text("final")
+    expect(bar).to_be_focused()  # the same bar, whatever was told of it since
+    for fact in ("to +12.000 s", "passed: lethal", "the verdict rests on it"):
+        expect(facts).to_contain_text(fact)
 
 
 # -- breaks ----------------------------------------------------------------------------------------------
@@ -213,9 +220,12 @@ def test_five_thousand_nodes_are_shown_filtered_and_kept_current(
             .observe(document.querySelector(".map"), all);
         }"""
     )
+    page.locator(f"a.tile[aria-label^='{names[1234]}: ']").hover()
+    page.evaluate("window.drawn = 0")
     stage.tell("health", health(names[1234], "quarantined", NOW))
     expect(page.locator(f"a.tile[aria-label^='{names[1234]}: quarantined']")).to_have_count(1)
     assert page.evaluate("window.drawn") < 50  # one tile changed, not a map
+    expect(page.locator(".hint")).to_contain_text(f"{names[1234]}: quarantined")
     page.locator("input[type=search]").fill("rack-12 n34")  # by role would ask 5,000 tiles for their names
     expect(tiles).to_have_count(1)
     page.get_by_role("button", name="in trouble").click()

@@ -1,4 +1,4 @@
-// Everything about the thing under the pointer or the focus, in one place that does not move.
+// Everything about the things under the pointer or the focus, in one place that does not move.
 import { html } from "../lib/ui.js";
 import { Drill, Severity } from "../parts/marks.js";
 import { entity } from "../text/entity.js";
@@ -9,8 +9,9 @@ import { spanLength } from "./lane.js";
 const ROLES = { active: "the verdict rests on it", interesting: "seen, but not the cause" };
 const MOST = 4;
 
-export function Inspector({ item, origin, budget }) {
-  if (!item) {
+/** `items`: one bar, or the marks that lie on each other; empty when nothing is pointed at. */
+export function Inspector({ items, origin, budget }) {
+  if (!items.length) {
     return html`
       <p class="inspect muted">
         Point at a bar or a mark, or press Tab and walk with the arrow keys.${" "}
@@ -18,9 +19,9 @@ export function Inspector({ item, origin, budget }) {
         <kbd>0</kbd> shows the incident, <kbd>Enter</kbd> opens the evidence.
       </p>`;
   }
-  const facts = item.kind === "span"
-    ? html`<${SpanFacts} span=${item} origin=${origin} budget=${budget} />`
-    : html`<${MarkFacts} mark=${item} origin=${origin} />`;
+  const facts = items[0].kind === "span"
+    ? html`<${SpanFacts} span=${items[0]} origin=${origin} budget=${budget} />`
+    : html`<${MarkFacts} marks=${items} origin=${origin} />`;
   return html`<div class="inspect" aria-live="off">${facts}</div>`;
 }
 
@@ -42,10 +43,9 @@ function SpanFacts({ span, origin, budget }) {
   `;
 }
 
-function MarkFacts({ mark, origin }) {
-  const lines = mark.more ?? [mark];
+function MarkFacts({ marks, origin }) {
   return html`
-    ${lines.slice(0, MOST).map((m) => html`
+    ${marks.slice(0, MOST).map((m) => html`
       <div class="line">
         <${Severity} severity=${m.severity}><span class="mono">${m.code}</span><//>
         <span class="nowrap">${at(m.at, origin)}</span>
@@ -53,6 +53,6 @@ function MarkFacts({ mark, origin }) {
         ${m.userspace && html`<span class="tag" data-tone="drill">written by a program, not the kernel</span>`}
         ${m.role && html`<span class="muted">${ROLES[m.role]}</span>`}
       </div>`)}
-    ${lines.length > MOST && html`<span class="muted">and ${lines.length - MOST} more: zoom in to tell them apart</span>`}
+    ${marks.length > MOST && html`<span class="muted">and ${marks.length - MOST} more: zoom in to tell them apart</span>`}
   `;
 }

@@ -1,4 +1,5 @@
 // The timeline by keyboard: arrows walk through what happened, Shift with arrows moves, + - 0 zoom.
+import { useLayoutEffect } from "../lib/ui.js";
 import { moved, zoomed } from "./window.js";
 
 const ITEMS = ".span, .mark";
@@ -16,6 +17,17 @@ export function handleKey(event, { root, whole, around, change, reset }) {
   else if (key.startsWith("Arrow")) walk(root, key);
   else return;
   event.preventDefault();
+}
+
+/** The focus stays on the same thing though news move it to another row. */
+export function useKeptFocus(root) {
+  const here = document.activeElement;
+  const key = root.current?.contains(here) ? here.dataset.key : undefined; // before anything is drawn anew
+  useLayoutEffect(() => {
+    if (key === undefined || document.activeElement !== document.body) return;
+    const element = [...root.current.querySelectorAll(ITEMS)].find((e) => e.dataset.key === key);
+    element?.focus({ preventScroll: true });
+  });
 }
 
 const left = (element) => element.getBoundingClientRect().left;

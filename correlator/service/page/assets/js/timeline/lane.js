@@ -42,9 +42,9 @@ function Span({ span, window, budget, origin, point }) {
     style["--cut"] = percent(Math.min(1, Math.max(0, (span.a + budget * 1000 - a) / (b - a))));
   }
   return html`
-    <a class="span" href=${span.href} style=${style} tabIndex=${-1} data-severity=${span.severity} data-role=${span.role}
+    <a class="span" href=${span.href} style=${style} tabIndex=${-1} data-key=${span.key} data-severity=${span.severity} data-role=${span.role}
       data-open=${span.open} data-over=${"--cut" in style} aria-label=${label(span, origin)}
-      onMouseEnter=${() => point(span)} onFocus=${() => point(span)}>
+      onMouseEnter=${() => point([span.key])} onFocus=${() => point([span.key])}>
       <span aria-hidden="true">${span.title} <b>${figure(span)}</b></span>
     </a>
   `;
@@ -57,11 +57,11 @@ function Mark({ cluster, window, origin, point }) {
   const role = marks.some((m) => m.role === "active") ? "active" : lead.role;
   const more = others ? ` and ${plural(others, "more finding")}` : "";
   const name = `${lead.node}, ${offset((at - origin) / 1000, 0.01)}: ${lead.text}${more}`;
-  const item = others ? { ...lead, more: marks } : lead;
+  const keys = marks.map((m) => m.key);
   const shape = lead.severity === "info" ? "log" : lead.severity;
   return html`
-    <a class="mark" href=${lead.href} style=${{ left }} tabIndex=${-1} data-severity=${lead.severity} data-role=${role}
-      aria-label=${name} onMouseEnter=${() => point(item)} onFocus=${() => point(item)}>
+    <a class="mark" href=${lead.href} style=${{ left }} tabIndex=${-1} data-key=${keys[0]} data-severity=${lead.severity} data-role=${role}
+      aria-label=${name} onMouseEnter=${() => point(keys)} onFocus=${() => point(keys)}>
       ${others ? html`<i>${others > 98 ? "99+" : others + 1}</i>` : html`<${Icon} name=${shape} />`}
     </a>
   `;
@@ -81,8 +81,8 @@ export function Lane({ lane, window, width, origin, budget, blamed, point }) {
       </div>
       <div class="rows-of">
         ${lane.rows.map((row) => html`
-          <div class="row">${row.spans.map((s) => html`<${Span} key=${s.id} span=${s} budget=${budget} ...${shared} />`)}</div>`)}
-        <div class="row marks">${clusters.map((c) => html`<${Mark} key=${c.lead.id} cluster=${c} ...${shared} />`)}</div>
+          <div class="row">${row.spans.map((s) => html`<${Span} key=${s.key} span=${s} budget=${budget} ...${shared} />`)}</div>`)}
+        <div class="row marks">${clusters.map((c) => html`<${Mark} key=${c.marks[0].key} cluster=${c} ...${shared} />`)}</div>
       </div>
     </div>
   `;

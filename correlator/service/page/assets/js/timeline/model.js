@@ -28,7 +28,8 @@ export function model(timeline, verdict, now) {
   const origin = onset ?? ms(timeline.started) ?? from;
   const focus = focusOf({ all, marks, lines, whole: [from, to], onset });
   for (const lane of lanes) lane.quiet = isQuiet(lane, focus);
-  return { lanes, lines, whole: [from, to], focus, origin, budget: timeline.budget_s ?? null };
+  const items = new Map([...all, ...marks].map((item) => [item.key, item]));
+  return { lanes, lines, items, whole: [from, to], focus, origin, budget: timeline.budget_s ?? null };
 }
 
 /** When it began: the first finding that the verdict rests on. The verdict's own `onset` is the earliest time
@@ -51,17 +52,18 @@ function evidenceRoles(verdict) {
   return (id, node, entity, code) => byId.get(id) ?? byPlace.get(`${node} ${entity} ${code}`) ?? null;
 }
 
+// `key` names a thing as long as it is drawn: a condition keeps it while each event about it brings a new `id`.
 function spanOf(span, node, to, roles) {
   const a = ms(span.since);
   const open = span.until == null;
   return {
-    ...span, kind: "span", node, a, b: Math.max(a, open ? to : ms(span.until)), open,
+    ...span, kind: "span", key: JSON.stringify([node, span.entity, span.signal, span.since]), node, a, b: Math.max(a, open ? to : ms(span.until)), open,
     role: roles(span.id, node, span.entity, span.signal), title: signalName(span.signal), href: href.event(span.id),
   };
 }
 
 const markOf = (mark, node, roles) => ({
-  ...mark, code: mark.kind, kind: "mark", node, at: ms(mark.time),
+  ...mark, code: mark.kind, kind: "mark", key: mark.id, node, at: ms(mark.time),
   role: roles(mark.id, node, null, mark.kind), href: href.event(mark.id),
 });
 

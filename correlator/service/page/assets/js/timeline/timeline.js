@@ -6,7 +6,7 @@ import { isOpen } from "../text/verdict.js";
 import { plural } from "../text/words.js";
 import { useGestures } from "./gestures.js";
 import { Inspector } from "./inspector.js";
-import { handleKey } from "./keys.js";
+import { handleKey, useKeptFocus } from "./keys.js";
 import { Lane } from "./lane.js";
 import { Flags, Line } from "./lines.js";
 import { Minimap } from "./minimap.js";
@@ -24,10 +24,11 @@ export function Timeline({ timeline, verdict }) {
   const present = timeline.ended ? 0 : now;
   const drawn = useMemo(() => model(timeline, verdict, present), [timeline, verdict, present]);
   const [chosen, setChosen] = useState(null); // null: follow the incident
-  const [item, setItem] = useState(null);
+  const [pointed, setPointed] = useState([]); // keys, so that what is said of them stays true
   const root = useRef(null);
   const track = useRef(null);
   const width = useWidth(track);
+  useKeptFocus(root);
 
   const window = chosen ?? drawn.focus;
   const current = useRef(window);
@@ -39,7 +40,8 @@ export function Timeline({ timeline, verdict }) {
   const x = (t) => ((t - window[0]) / (window[1] - window[0])) * width;
   const scale = ticks(window[0], window[1], width / TICK_PX, drawn.origin);
   const flags = flagRows(drawn.lines.filter((l) => l.at >= window[0] && l.at <= window[1]), x, width);
-  const around = item && (item.at ?? (item.a + item.b) / 2);
+  const items = pointed.map((key) => drawn.items.get(key)).filter(Boolean);
+  const around = items.length ? items[0].at ?? (items[0].a + items[0].b) / 2 : null;
   const keys = (event) => handleKey(event, { root: root.current, whole: drawn.whole, around, change, reset });
   const zero = drawn.lines.some((l) => l.kind === "onset") ? "the onset" : "the start";
 
@@ -58,12 +60,12 @@ export function Timeline({ timeline, verdict }) {
           </div>
         </div>
         <${Lanes} drawn=${drawn} verdict=${verdict} window=${window} free=${chosen !== null} width=${width}
-          point=${setItem}>
+          point=${setPointed}>
           ${scale.at.map((t) => html`<i key=${t} class="grid" style=${{ left: `${x(t)}px` }} />`)}
           ${drawn.lines.map((l) => html`<${Line} key=${l.kind + l.at} line=${l} window=${window} x=${x} width=${width} />`)}
         <//>
       </div>
-      <div class="under"><${Inspector} item=${item} origin=${drawn.origin} budget=${drawn.budget} /></div>
+      <div class="under"><${Inspector} items=${items} origin=${drawn.origin} budget=${drawn.budget} /></div>
     </div>
   `;
 }

@@ -19,7 +19,7 @@ function words(n) {
 const tail = (name) => /[^a-zA-Z]*\d[^-_.]*$/.exec(name)?.[0].replace(/^[-_.]+/, "") ?? name;
 
 function tile(n, size) {
-  const base = { href: href.node(n.node), tabIndex: -1, "data-state": n.state, "data-severity": n.signals ? n.severity : null };
+  const base = { href: href.node(n.node), tabIndex: -1, "data-node": n.node, "data-state": n.state, "data-severity": n.signals ? n.severity : null };
   if (size === "dot") {
     return html`<a ...${base} class="tile" aria-label=${words(n)} title=${words(n)}>${GLYPHS[n.state] ?? null}</a>`;
   }
@@ -88,12 +88,13 @@ function vertical(tiles, at, step) {
 }
 
 export function FleetMap({ nodes, filter, by }) {
-  const [hint, setHint] = useState("");
+  const [pointed, setPointed] = useState(null); // a name, so that what is said of it stays true
   const groups = useMemo(() => grouped(filtered(nodes, filter), by), [nodes, filter, by]);
   const steady = useSteady(groups);
   const shown = groups.reduce((sum, g) => sum + g.nodes.length, 0);
   const size = density(shown);
-  const point = (event) => setHint(event.target.closest?.("a.tile")?.getAttribute("aria-label") ?? "");
+  const point = (event) => setPointed(event.target.closest?.("a.tile")?.dataset.node ?? null);
+  const hint = pointed === null ? null : nodes.find((n) => n.node === pointed);
   const enter = (event) => {
     if (event.target !== event.currentTarget) return;
     const map = event.currentTarget;
@@ -101,9 +102,9 @@ export function FleetMap({ nodes, filter, by }) {
   };
   return html`
     <div class="map" data-size=${size} data-by=${by} tabindex="0" role="group" aria-label="Nodes. Arrow keys walk, Enter opens."
-      onKeyDown=${walk} onFocusIn=${point} onFocus=${enter} onMouseOver=${size === "card" ? null : point} onMouseLeave=${() => setHint("")}>
+      onKeyDown=${walk} onFocusIn=${point} onFocus=${enter} onMouseOver=${size === "card" ? null : point} onMouseLeave=${() => setPointed(null)}>
       ${steady.map((g) => html`<${Group} key=${g.key} label=${g.label} nodes=${g.nodes} size=${size} />`)}
     </div>
-    ${size !== "card" && html`<p class="hint mono" aria-hidden="true">${hint || "Point at a tile, or press Tab and walk with the arrow keys."}</p>`}
+    ${size !== "card" && html`<p class="hint mono" aria-hidden="true">${hint ? words(hint) : "Point at a tile, or press Tab and walk with the arrow keys."}</p>`}
   `;
 }
