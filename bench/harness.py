@@ -219,5 +219,5 @@ def _lines(path: str) -> list[str]:
 
 
 def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own loopback URL
+    with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - our own loopback URL
         return str(answer.read().decode())

@@ -16,6 +16,7 @@ from typing import Any
 
 from bench.harness import main_of_cases
 from streams.engine.api import Output, SourceRef
+from streams.engine.due import Due
 from streams.processor import NodeProcessor
 from tests.streams.builders import at, beat, placed, port_event, raw
 from topics.events import Event
@@ -163,7 +164,7 @@ def timers() -> dict[str, Any]:
     for i, (second, n, p) in enumerate(edges):
         event = port_event(p, "DOWN", second, node=n, was="ACTIVE")
         before.on_record(n, SourceRef("raw.ib-port", 0, i, event.time), [event], event.time)
-    before.on_due(at(600))
+    Due(before).whole(at(600))
     states = [(n, before._nodes[n].dump()) for n in templates]
     processor = NodeProcessor()
     start = time.process_time()
@@ -173,7 +174,7 @@ def timers() -> dict[str, Any]:
     loaded = time.process_time() - start
     processor.on_due(at(600))
     clock = at(601.5)
-    processor.on_due(clock)
+    Due(processor).whole(clock)
     gc.collect()
     gc.freeze()  # as the engine does
     late: list[float] = []

@@ -39,6 +39,9 @@ class EngineSettings(BaseModel):
     """Also how long a record may wait for its acknowledgement before the worker gives up and exits."""
     commit_interval_s: float = Field(default=1.0, gt=0)
 
+    metadata_max_age_s: float = Field(default=60.0, gt=0)
+    """How long it may take to notice that somebody gave a topic more partitions. The worker ends over it:
+    what lands on them would be nobody's."""
     topics_timeout_s: float = Field(default=60.0, gt=0)
     """How long a starting worker waits for the broker and its topics."""
     ready_timeout_s: float = Field(default=180.0, gt=0)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 
+from streams.engine.preflight import partition_counts
 from tests.waiting import PATIENCE_S
 from topics.admin import create_topics
 from topics.events import BATCH_CONTENT_TYPE, EVENT_CONTENT_TYPE, Event, encode, encode_batch
@@ -27,6 +28,14 @@ class Kafka:
     async def create_catalogue(self, prefix: str, partitions: int = PARTITIONS, replication: int = 1) -> None:
         """Every topic of the catalogue under `prefix`; returns when all of them can be written."""
         await create_topics(self.bootstrap, prefix=prefix, partitions=partitions, replication=replication)
+
+    async def grow(self, topic: str, partitions: int) -> None:
+        """Give a topic so many partitions; returns when each has a leader."""
+        async with self.admin() as admin:
+            await admin.create_partitions({topic: NewPartitions(partitions)})
+            async with asyncio.timeout(PATIENCE_S):
+                while (await partition_counts(admin, [topic])).get(topic) != partitions:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
 
     async def create(
         self,

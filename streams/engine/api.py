@@ -66,8 +66,9 @@ class Processor(Protocol):
         ...
 
     def on_due(self, now: int) -> Sequence[Output]:
-        """Everything whose deadline has passed. Only emits: what must be remembered goes out as a `tick`
-        on one of the core's own sources and comes back through `on_record`."""
+        """What has passed its deadline. Of very much a part, the earliest first: `next_due` stays in the past
+        then, and it is called again after a turn of the event loop. Only emits: what must be remembered goes
+        out as a `tick` on one of the core's own sources and comes back through `on_record`."""
         ...
 
     def next_due(self) -> int | None:

@@ -91,6 +91,7 @@ def create_app(processor: Processor, settings: EngineSettings, sensor: Sensor | 
         broker_rebalance_timeout=settings.rebalance_timeout_s,
         broker_request_timeout=settings.request_timeout_s,
         producer_request_timeout=settings.request_timeout_s,
+        consumer_metadata_max_age_ms=int(settings.metadata_max_age_s * 1000),
     )
     app.transport = EngineTransport(app.conf.broker_consumer, app, engine.settle, engine.fail, engine.reading)
     table = StateTable(

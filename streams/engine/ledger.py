@@ -12,6 +12,7 @@ from typing import Any
 
 from streams.engine.api import Output, Processor, SourceRef
 from streams.engine.deadletters import Letters
+from streams.engine.due import Due
 from streams.engine.stamped import pack, unpack
 from topics.catalog import TOPICS
 from topics.errors import DecodeError
@@ -88,6 +89,7 @@ class Ledger:
 
     def __init__(self, processor: Processor, letters: Letters) -> None:
         self.processor = processor
+        self._due = Due(processor)
         self.counts = Counts()
         self._letters = letters
         self._held: dict[str, _Held] = {}
@@ -143,12 +145,8 @@ class Ledger:
         return Step(outputs, write, newest=newest)
 
     def on_due(self, now: int) -> Sequence[Output]:
-        """The outputs of every passed deadline. Raises `RuntimeError` for a core that keeps one of them,
-        which would fire for ever."""
-        outputs = self.processor.on_due(now)
-        after = self.processor.next_due()
-        if after is not None and after <= now:
-            raise RuntimeError(f"{self.processor.name} keeps a deadline that has fired")
+        """The outputs of passed deadlines (`Due.part`)."""
+        outputs = self._due.part(now)
         self.counts.fired += len(outputs)
         return outputs
 

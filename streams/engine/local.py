@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from streams.engine.api import Output, Processor, SourceRef
+from streams.engine.due import Due
 from topics.events import Event
 
 
@@ -25,6 +26,7 @@ class LocalRuntime:
         self, processors: Sequence[Processor], on_output: Callable[[Output, int], None] | None = None
     ) -> None:
         self._processors = tuple(processors)
+        self._due = {p.name: Due(p) for p in self._processors}
         self._on_output = on_output
         self._readers: dict[str, list[Processor]] = {}
         for processor in self._processors:
@@ -49,13 +51,9 @@ class LocalRuntime:
         clocks = [p for p in self._processors if only is None or p.name in only]
         while (due := _earliest(clocks)) is not None and due <= until:
             for processor in clocks:
-                own = processor.next_due()
-                if own is not None and own <= due:
-                    for output in processor.on_due(due):
-                        self._emit(output, due)
+                for output in self._due[processor.name].whole(due):
+                    self._emit(output, due)
             self._drain()
-            if (after := _earliest(clocks)) is not None and after <= due:
-                raise RuntimeError("a core keeps a deadline that has fired")
 
     def next_due(self) -> int | None:
         """The earliest deadline of any core, in nanoseconds since the epoch."""

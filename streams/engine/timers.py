@@ -53,6 +53,7 @@ class Timers(Service):  # type: ignore[misc]
             self._armed = due
             if due is not None and (now := self._clock()) >= due:
                 await self._fire(now)
+                await asyncio.sleep(0)  # it may have left much for the next time
                 continue
             wait_s = MAX_SLEEP_S if due is None else min(MAX_SLEEP_S, (due - self._clock()) / NS_PER_S)
             await self._sleep(max(0.0, wait_s))

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streams.engine.api import Output
+from streams.engine.due import MOST_SILENT, Due
 from streams.engine.errors import StateError
 from streams.engine.stamped import pack, unpack
 from tests.engine.builders import counted, ledger, record
@@ -116,7 +118,8 @@ def test_keys_of_partitions_that_are_gone_are_dropped_with_their_deadlines() -> 
     assert core.next_due() == 60
 
 
-def test_a_core_that_keeps_a_fired_deadline_is_found_out() -> None:
+@pytest.mark.parametrize("call", ["part", "whole"])
+def test_a_core_that_keeps_a_fired_deadline_is_found_out(call: str) -> None:
     class Stuck(Counting):
         def on_due(self, now: int) -> list[object]:  # type: ignore[override]  # noqa: ARG002
             return []
@@ -124,8 +127,25 @@ def test_a_core_that_keeps_a_fired_deadline_is_found_out() -> None:
         def next_due(self) -> int:
             return 1
 
+    due = Due(Stuck())
+    for _ in range(MOST_SILENT if call == "part" else 0):
+        due.part(5)
     with pytest.raises(RuntimeError, match="keeps a deadline"):
-        ledger(Stuck()).on_due(5)
+        getattr(due, call)(5)
+
+
+def test_a_core_may_leave_a_part_of_what_is_due_for_the_next_call() -> None:
+    class Slow(Counting):
+        left = 3 * MOST_SILENT
+
+        def on_due(self, now: int) -> list[Output]:
+            self.left -= 1
+            return [] if self.left % 2 else [Output("signals", "node-1", kernel_event("node-1", now, "emit"))]
+
+        def next_due(self) -> int | None:
+            return 1 if self.left else None
+
+    assert len(Due(Slow()).whole(5)) == 3 * MOST_SILENT // 2
 
 
 def test_a_stamp_beyond_the_end_of_its_topic_is_of_another_topic() -> None:

@@ -7,12 +7,13 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aiokafka.protocol.admin import CreateAclsRequest
+from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
 
 from faultwire.broker.cluster import Cluster, free_ports
 from tests.kafka import Kafka
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 _OPERATIONS = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}
 _RESOURCES = {"topic": 2, "group": 3, "transactional_id": 5}
 _PATTERNS = {"literal": 3, "prefixed": 4}
-_ALLOW = 3
+_DENY, _ALLOW = 2, 3
 
 
 def password_of(process: str) -> str:
@@ -90,6 +91,23 @@ class Guarded:
             for creation in creations:
                 answer = await admin._send_to_controller(CreateAclsRequest(*creation))
                 assert all(code == 0 for code, _ in answer.creation_responses), answer
+
+    @asynccontextmanager
+    async def withdrawn(self, process: str, operation: str, topic: str) -> AsyncIterator[None]:
+        """Until the block ends, `process` may not do that to the topic, whatever allows it."""
+        principal = f"User:faultwire-{process}"
+        rule = (
+            _RESOURCES["topic"], topic, _PATTERNS["literal"], principal, "*", _OPERATIONS[operation], _DENY
+        )  # fmt: skip
+        async with self.open_.admin() as admin:
+            made = await admin._send_to_controller(CreateAclsRequest(*rule))
+            assert all(code == 0 for code, _ in made.creation_responses), made
+        try:
+            yield
+        finally:
+            async with self.open_.admin() as admin:
+                gone = await admin._send_to_controller(DeleteAclsRequest(*rule))
+                assert [len(found) for _, _, found in gone.filter_responses] == [1], gone
 
 
 def start(folder: Path) -> Guarded:

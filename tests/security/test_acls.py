@@ -17,6 +17,7 @@ from faultwire.demo.bus import batches
 from faultwire.demo.children import Child, Children
 from faultwire.demo.fleet import Fleet
 from tests.security.guarded import Guarded, faultwire
+from tests.waiting import PATIENCE_S
 from topics.acls import processes
 from topics.catalog import TOPICS
 from topics.events import BATCH_CONTENT_TYPE, decode, split_batches
@@ -224,6 +225,27 @@ async def test_nobody_sees_topics_that_are_not_its_business(line: Line) -> None:
             await consumer.stop()
         allowed = set[str]().union(*(process.topics(o) for o in ("Read", "Write", "Describe")))
         assert seen & set(TOPICS) == allowed, process.name
+
+
+@pytest.mark.parametrize(("operation", "topic"), [("Read", "raw.xid"), ("Write", "signals")])
+async def test_a_worker_whose_right_is_withdrawn_ends_and_goes_on_when_it_has_it_again(
+    line: Line, operation: str, topic: str
+) -> None:
+    node = f"node-withdrawn-{operation.lower()}"
+    worker = await line.start("streams", "streams", ready=True)
+    async with line.broker.withdrawn("streams", operation, line.prefix + topic):
+        line.command(
+            "collect", "import", "--node", node, "--kernel-log", xid_log(line.folder), "--to-kafka",
+            line.broker.scram,
+        )  # fmt: skip
+        assert await asyncio.wait_for(worker.process.wait(), PATIENCE_S) == 1
+        log = worker.log.read_text()
+        assert "TopicAuthorizationFailedError" in log
+        assert line.prefix + topic in log
+    await line.start("streams", "streams", ready=True)
+    await line.broker.open_.read_until(
+        line.prefix + "signals", lambda seen: any(r.key == node.encode() for r in seen), timeout_s=PATIENCE_S
+    )
 
 
 async def test_a_worker_without_its_rights_says_so_and_ends(line: Line) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client.metrics_core import Metric
 
-from streams.metrics import FleetMetrics
+from streams.metrics import SLICE, FleetMetrics
 from streams.processor import NodeProcessor
 from tests.streams.builders import NODE, Fleet, at, beat, placed, port_event, xid
 from tests.streams.test_gpu_signals import throttle
@@ -170,16 +170,17 @@ def test_a_blind_collector_is_named_with_its_node() -> None:
 
 def test_many_nodes_are_looked_at_in_slices_between_which_records_may_go_first() -> None:
     playing = Fleet()
-    for number in range(100):
-        playing.put(beat(0.0, PORTS, node=f"node-{number:03d}"))
+    nodes = 4 * SLICE + 1
+    for number in range(nodes):
+        playing.put(beat(0.0, PORTS, node=f"node-{number:04d}"))
     metrics = FleetMetrics(playing.processors[0], lambda: at(10.0))
     slices = 0
     for _ in metrics.walk():
         slices += 1
-        playing.processors[0].drop(f"node-{99 - slices:03d}")  # a rebalance in the middle of a scrape
+        playing.processors[0].drop(f"node-{nodes - slices:04d}")  # a rebalance in the middle of a scrape
     assert slices >= 4
     told = {family.name: family for family in metrics.collect()}
-    assert sum(s.value for s in told["faultwire_health_nodes"].samples) == 100
+    assert sum(s.value for s in told["faultwire_health_nodes"].samples) == nodes
 
 
 def test_until_the_first_walk_nothing_is_said_of_nodes() -> None:

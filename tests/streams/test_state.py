@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from streams.deadlines import Deadlines
 from streams.engine.api import SourceRef
+from streams.engine.due import Due
 from streams.processor import NodeProcessor
 from tests.streams.builders import NODE, Fleet, at, beat, placed, port_event, xid
 from tests.streams.test_gpu_signals import sample, throttle
@@ -178,7 +179,7 @@ def test_each_of_100_000_open_outages_tells_its_levels_in_time() -> None:
     for i, (second, node, port) in enumerate(edges):
         event = port_event(port, "DOWN", second, node=node, was="ACTIVE")
         before.on_record(node, SourceRef("raw.ib-port", 0, i, event.time), [event], event.time)
-    before.on_due(at(600))
+    Due(before).whole(at(600))
     states = [before._nodes[node].dump() for node in templates]
     processor = NodeProcessor()
     copies = 100_000 // sum(len(n.slots.by_detector["ports"]) for n in before._nodes.values()) + 1
@@ -190,7 +191,7 @@ def test_each_of_100_000_open_outages_tells_its_levels_in_time() -> None:
     clock = at(601.5)
     worst: dict[int, int] = {}
     told = 0
-    processor.on_due(clock)
+    Due(processor).whole(clock)
     gc.collect()
     gc.freeze()  # as the engine does
     while (due := processor.next_due()) is not None and due < at(603.5):
@@ -215,18 +216,40 @@ class Owner:
         self.armed: int | None = None
 
 
-@given(st.lists(st.tuples(st.integers(0, 20), st.one_of(st.none(), st.integers(0, 1000))), max_size=300))
-def test_the_heap_of_deadlines_forgets_what_moved(moves: list[tuple[int, int | None]]) -> None:
+MOVES = st.lists(
+    st.tuples(
+        st.integers(0, 20), st.one_of(st.none(), st.integers(0, 500)), st.sampled_from(["set", "p1", "p2"])
+    ),
+    max_size=300,
+)
+
+
+@given(MOVES, st.fixed_dictionaries({"p1": st.integers(0, 1000), "p2": st.integers(0, 1000)}))
+def test_the_heap_of_deadlines_forgets_what_moved_and_keeps_what_is_held(
+    moves: list[tuple[int, int | None, str]], horizons: dict[str, int]
+) -> None:
+    names = {"p1": 1, "p2": 2}
     owners = [Owner() for _ in range(21)]
     heap: Deadlines[Owner] = Deadlines()
     wanted: dict[int, int] = {}
-    for number, deadline in moves:
-        heap.set(owners[number], deadline)
+    held: dict[int, tuple[int, str]] = {}
+    for number, chosen, how in moves:
+        deadline = None if chosen is None else 2 * chosen + (how != "set")
         wanted.pop(number, None)
-        if deadline is not None:
-            wanted[number] = deadline
-    assert len(heap) == len(wanted)
+        held.pop(number, None)
+        if deadline is None or how == "set":
+            heap.set(owners[number], deadline)
+            if deadline is not None:
+                wanted[number] = deadline
+        else:
+            heap.set(owners[number], None)
+            heap.hold(owners[number], deadline, names[how])
+            held[number] = (deadline, how)
+    assert len(heap) == len(wanted) + len(held)
     assert heap.next() == min(wanted.values(), default=None)
+    heap.release(lambda name: next(horizons[n] for n, number in names.items() if number == name))
+    wanted |= {n: d for n, (d, how) in held.items() if d <= horizons[how]}
+    assert heap.holding or all(d <= horizons[how] for d, how in held.values())
     popped = []
     while (owner := heap.pop_due(500)) is not None:
         popped.append(owners.index(owner))
