@@ -2,13 +2,15 @@
 
 Reads the signals of all nodes of a cluster, which each node's core copies to the `fleet` topic. Opens when so
 many nodes began to have the same trouble within a short time; told again each time its scope has doubled;
-clears when fewer have it.
+clears when fewer have it. When thousands have it, the first 512 stand for all: each word costs what is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Final, NamedTuple
 
 from streams.signals.base import Change, Detector, Fact
@@ -17,7 +19,10 @@ from topics.derived import Signal
 from topics.events import Event
 
 SIGNAL: Final = "facility"
-MAX_KEPT: Final = 4000
+MAX_GOING_ON: Final = 512
+"""The first to begin: those that come later change nothing, and none is forgotten that told the onset."""
+MAX_ENDED: Final = 512
+"""The last to end."""
 MAX_NAMED: Final = 50
 WHOLE: Final = {"node_silent": "silence", "thermal_margin": "heat"}
 THROTTLE: Final = {"hw_power_brake": "power_brake", "hw_thermal": "heat", "sw_thermal": "heat"}
@@ -106,9 +111,8 @@ class Facility(Detector[FleetState, Word]):
                 since = moved if since is None else min(since, moved)
         if since is None:
             return Change(state, None)
-        oldest = ctx.high_water - ctx.ns(SIGNAL, "kept")
-        kept = sorted(s for s in stays.values() if s.end is None or s.end >= oldest)
-        return Change(FleetState(tuple(kept[-MAX_KEPT:])), since)
+        kept = _kept(stays.values(), ctx.high_water - ctx.ns(SIGNAL, "kept"))
+        return Change(state, None) if kept == state.stays else Change(FleetState(kept), since)
 
     def facts(self, entity: str, state: FleetState, start: int, end: int, ctx: Context) -> list[Fact]:
         least, window = int(ctx.value(SIGNAL, "nodes")), ctx.ns(SIGNAL, "window")
@@ -158,31 +162,47 @@ class _Stretch(NamedTuple):
     drill: bool
 
 
+def _kept(stays: Iterable[Stay], oldest: int) -> tuple[Stay, ...]:
+    """In order of their beginnings."""
+    going_on, ended = [], []
+    for stay in stays:
+        if stay.end is None:
+            going_on.append(stay)
+        elif stay.end >= oldest:
+            ended.append(stay)
+    if len(going_on) > MAX_GOING_ON:
+        going_on = sorted(going_on)[:MAX_GOING_ON]
+    if len(ended) > MAX_ENDED:
+        ended = sorted(ended, key=lambda s: (s.end or 0, s))[-MAX_ENDED:]
+    return tuple(sorted(going_on + ended))
+
+
 def known_end(stay: Stay | None) -> int:
     """An end that is known already; far away when there is none."""
     return stay.end if stay is not None and stay.end is not None else 1 << 62
 
 
-def _stretches(stays: Sequence[Stay], least: int, window: int) -> list[_Stretch]:
-    """Sweep over beginnings and ends in time order; at one instant ends come first."""
+@lru_cache(maxsize=16)
+def _stretches(stays: tuple[Stay, ...], least: int, window: int) -> tuple[_Stretch, ...]:
+    """Sweep over beginnings and ends in time order; at one instant ends come first.
+
+    Asked twice for each state: as what was, and before that as what is.
+    """
     moments = [(s.start, 1, s) for s in stays] + [(s.end, 0, s) for s in stays if s.end is not None]
     moments.sort(key=lambda m: (m[0], m[1], m[2].node, m[2].entity))
     having: dict[str, list[Stay]] = {}
-    began: list[tuple[int, str]] = []
+    recent = _Recent(window)
     out: list[_Stretch] = []
     now: _Stretch | None = None
     for time, begins, stay in moments:
         if begins:
             having.setdefault(stay.node, []).append(stay)
-            began.append((time, stay.node))
-            recent = [(t, n) for t, n in began if t > time - window and n in having]
-            began = recent
-            nodes = sorted({n for _, n in recent})
-            if now is None and len(nodes) >= least:
-                first = min(t for t, _ in recent)
+            recent.began(time, stay.node)
+            if now is None and len(recent) >= least:
+                nodes = sorted(recent)
                 evidence = tuple(having[n][0].id for n in nodes[:8])
                 drill = any(having[n][0].drill for n in nodes)
-                now = _Stretch(first, None, [(time, nodes)], len(having), evidence, drill)
+                now = _Stretch(recent.first, None, [(time, nodes)], len(having), evidence, drill)
             elif now is not None:
                 now = now._replace(most=max(now.most, len(having)))
                 if len(having) >= 2 * len(now.scopes[-1][1]):
@@ -193,7 +213,47 @@ def _stretches(stays: Sequence[Stay], least: int, window: int) -> list[_Stretch]
                 having[stay.node] = left
             else:
                 having.pop(stay.node, None)
+                recent.left(stay.node)
             if now is not None and len(having) < least:
                 out.append(now._replace(until=time))
                 now = None
-    return [*out, now] if now is not None else out
+    return (*out, now) if now is not None else tuple(out)
+
+
+class _Recent:
+    """The nodes that have the trouble and began to within the window; each beginning is looked at once."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._began: deque[tuple[int, str, int]] = deque()
+        self._count: dict[str, int] = {}
+        self._stay: dict[str, int] = {}
+        """How often a node has left: what it began before does not count any more."""
+
+    def began(self, time: int, node: str) -> None:
+        self._began.append((time, node, self._stay.get(node, 0)))
+        self._count[node] = self._count.get(node, 0) + 1
+        while self._began[0][0] <= time - self._window or self._is_over(self._began[0]):
+            entry = self._began.popleft()
+            if not self._is_over(entry):
+                self._count[entry[1]] -= 1
+                if not self._count[entry[1]]:
+                    del self._count[entry[1]]
+
+    def left(self, node: str) -> None:
+        self._count.pop(node, None)
+        self._stay[node] = self._stay.get(node, 0) + 1
+
+    @property
+    def first(self) -> int:
+        """The earliest beginning."""
+        return self._began[0][0]
+
+    def _is_over(self, entry: tuple[int, str, int]) -> bool:
+        return entry[2] != self._stay.get(entry[1], 0)
+
+    def __len__(self) -> int:
+        return len(self._count)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._count)
