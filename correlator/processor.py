@@ -26,7 +26,14 @@ from topics import ids
 from topics.derived import Attribution
 from topics.events import Event, make
 from topics.payloads import Job, Log, Tick
-from topics.time import NS_PER_US, from_seconds, seconds
+from topics.time import NS_PER_S, NS_PER_US, from_seconds, seconds
+
+BANDS: Final = ("budget", "lethal")
+MOST_EXACT: Final = 16
+"""Outages of so many nodes are looked at on the very moment. When it is more, nobody restarts the attempt
+around one of them (`most_suspects` of the policy), and 2,500 ports would be 5,000 looks at each other."""
+COMPANY_NS: Final = NS_PER_S // 2
+"""The others wait for each other."""
 
 Phase = Literal["provisional", "fast", "final"]
 
@@ -232,16 +239,21 @@ class JobProcessor:
 
     @staticmethod
     def _plan(attempt: Attempt, view: AttemptView, now: int) -> None:
-        """Look again when an open outage reaches the attempt's own budget, and the end of its band."""
+        """Look again when an open outage reaches the attempt's own budget, and the end of its band. Those of
+        very many nodes are looked at in company."""
         if view.ended or view.budget_s is None:
             return
-        for node, entity, span in view.spans("port_outage"):
-            if span.cleared:
-                continue
-            for why, after in zip(("budget", "lethal"), view.budget_band_ns, strict=True):
+        spans = [one for one in view.spans("port_outage") if not one[2].cleared]
+        many = len({node for node, _, _ in spans}) > MOST_EXACT
+        if many:
+            attempt.due = {why: due for why, due in attempt.due.items() if not why.startswith(BANDS)}
+        for node, entity, span in spans:
+            for why, after in zip(BANDS, view.budget_band_ns, strict=True):
                 due = _deadline(span.since, seconds(after))
+                if many:
+                    due = -(-due // COMPANY_NS) * COMPANY_NS
                 if due > now:
-                    attempt.due[f"{why} {node} {entity} {span.since}"] = due
+                    attempt.due[f"company {due}" if many else f"{why} {node} {entity} {span.since}"] = due
 
     def _schedule(self, job: JobState) -> None:
         due = job.next_due()

@@ -10,7 +10,7 @@ import pytest
 from correlator.catchup import IDLE_NS
 from correlator.processor import JobProcessor
 from correlator.settings import CorrelatorSettings
-from streams.engine.api import Effects, SourceRef
+from streams.engine.api import Effects, Output, SourceRef
 from tests.correlator.builders import (
     CLUSTER,
     JOB,
@@ -102,6 +102,31 @@ def test_faults_that_may_pass_wait_for_an_effect(code: int) -> None:
     driven.give(xid(code, 110), now=110.01)
     driven.wait(114)
 
+    assert [a for a in driven.actions() if a.action == "interrupt_and_restart"] == []
+
+
+def test_a_spine_that_dies_under_a_wide_job_costs_a_few_looks_and_not_one_a_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """500 ports were a thousand looks at each other: half a minute in which no other job was judged."""
+    nodes = [f"node-{n:03}" for n in range(500)]
+    driven = running(nodes=nodes)
+    looks = 0
+    look = JobProcessor._look
+
+    def counting(self: JobProcessor, *asked: Any) -> list[Output]:
+        nonlocal looks
+        looks += 1
+        return look(self, *asked)
+
+    monkeypatch.setattr(JobProcessor, "_look", counting)
+    for number, node in enumerate(nodes):
+        since = 110 + number * 0.004
+        driven.wait(since)
+        driven.give(outage(since, node), now=since)
+    driven.wait(125)
+    assert 4 <= looks <= 3 * (125 - 110)
+    assert driven.verdicts()
     assert [a for a in driven.actions() if a.action == "interrupt_and_restart"] == []
 
 
