@@ -108,7 +108,7 @@ class Words:
 
 
 def test_a_fleet_that_falls_silent_is_told_by_its_first_nodes_at_a_bounded_cost() -> None:
-    """12,500 words once took hours: each looked at each other one, twice."""
+    """Each word looked at each other one, twice: with thousands of them a worker told 17 things a second."""
     words = Words()
     for number in range(MAX_GOING_ON):
         words.silent(number, 10.0 + number * 0.01)
