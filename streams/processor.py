@@ -106,8 +106,8 @@ class NodeProcessor:
         self._deadlines.set(node.health, None if due is None else due + node.ctx.clock.offset)
 
     def next_due(self) -> int | None:
-        due = [at for at in (self._deadlines.next(), self._again) if at is not None]
-        return min(due, default=None)
+        due, again = self._deadlines.next(), self._again
+        return again if due is None or (again is not None and again < due) else due
 
     def unread(self, partitions: Mapping[int, int]) -> None:
         self._progress.unread = partitions

@@ -53,6 +53,23 @@ async def test_an_earlier_deadline_wakes_the_sleeper(board: tuple[Board, Timers]
     assert desk.late_ms[0] < 50
 
 
+async def test_between_two_parts_of_what_is_due_others_have_their_turn() -> None:
+    """Nothing in `fire` need wait for anything: without a turn in between nobody else would run."""
+    left, turns = 200, 0
+
+    async def fire(_now: int) -> None:
+        nonlocal left
+        left -= 1
+
+    timers = Timers(clock=time.time_ns, next_due=lambda: 1 if left else None, ready=lambda: True, fire=fire)
+    await timers.start()
+    while left:
+        turns += 1
+        await asyncio.sleep(0)
+    await timers.stop()
+    assert turns >= 200
+
+
 async def test_nothing_fires_while_the_worker_is_not_ready_and_all_at_once_after(
     board: tuple[Board, Timers],
 ) -> None:

@@ -106,6 +106,11 @@ class Words:
         self.states.append(0 if effects.state is None else len(effects.state))
         self.told += [o.event for o in effects.outputs if o.topic == "signals"]
 
+    def stays(self) -> Sequence[Stay]:
+        """What is kept."""
+        (slot,) = self.core._nodes[f"{FLEET_KEY}{CLUSTER}"].slots.by_detector["facility"].values()
+        return slot.state.stays
+
 
 def test_a_fleet_that_falls_silent_is_told_by_its_first_nodes_at_a_bounded_cost() -> None:
     """Each word looked at each other one, twice: with thousands of them a worker told 17 things a second."""
@@ -131,6 +136,7 @@ def test_after_it_is_over_the_next_one_is_told_too() -> None:
     for number in range(nodes):
         words.silent(number, 10.0 + number * 0.01, until=100.0 + number * 0.01)
     assert [e.data.state for e in words.told].count("cleared") == 1
+    assert len(words.stays()) == MAX_ENDED
     before = len(words.told)
     for number in range(5):
         words.silent(number, 1000.0 + number)

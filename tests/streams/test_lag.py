@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from streams.engine.api import SourceRef
-from streams.processor import OUTPUTS, NodeProcessor
+from streams.engine.api import Output, SourceRef
+from streams.processor import LOOKS, OUTPUTS, NodeProcessor
 from streams.slots import Slot
 from tests.streams.builders import at, beat, placed, port_event
 
@@ -33,6 +35,11 @@ class Line:
         self.record("raw.placement", placed(1.0, ("job", 1), node=node), partition, 1.0, 1.0)
         gone = port_event("mlx5_0", "DOWN", second, node=node, was="ACTIVE")
         self.record("raw.ib-port", gone, partition, second, second + lag_s)
+
+    def levels_at(self, now: float) -> list[str]:
+        """What one look at that time tells."""
+        outputs = self.core.on_due(at(now))
+        return [o.event.data.level for o in outputs if o.topic == "signals"]
 
     def levels(self, now: float) -> list[tuple[str, str]]:
         """(node, level) of the outages' levels that deadlines tell up to `now`, in their order."""
@@ -99,14 +106,30 @@ def test_a_condition_that_is_held_is_not_looked_at_again_and_again(monkeypatch: 
     line, nodes = Line(), 300
     for number in range(nodes):
         line.down(f"late-{number:03}", 0, lag_s=LATE_S)
-    looks = 0
-    next_due = Slot.next_due
+    looks: list[int] = []
+    next_due, on_due = Slot.next_due, line.core.on_due
 
     def counting(slot: Slot) -> int | None:
-        nonlocal looks
-        looks += 1
+        looks[-1] += 1
         return next_due(slot)
 
+    def call(now: int) -> Sequence[Output]:
+        looks.append(0)
+        return on_due(now)
+
     monkeypatch.setattr(Slot, "next_due", counting)
+    monkeypatch.setattr(line.core, "on_due", call)
     assert line.levels(16.0) == []
-    assert 0 < looks <= 3 * nodes  # once for each condition that is held: an outage, and its time in windows
+    assert nodes <= sum(looks) <= 3 * nodes  # once for each that is held: an outage, and its time in windows
+    assert max(looks) <= LOOKS  # and not all of them in one go
+
+
+def test_a_node_that_was_taken_over_waits_for_what_was_still_unread() -> None:
+    before = Line()
+    before.down("node-01", 0)
+    line = Line()
+    line.core.load("node-01", before.core._nodes["node-01"].dump())
+    assert line.levels_at(60.0) == []  # every level has passed, and the port may be back
+    up = port_event("mlx5_0", "ACTIVE", 2.5, node="node-01", was="DOWN")
+    line.record("raw.ib-port", up, 0, 60.0, 60.3)
+    assert line.levels(62.0) == []
