@@ -245,8 +245,6 @@ class JobProcessor:
             return
         spans = [one for one in view.spans("port_outage") if not one[2].cleared]
         many = len({node for node, _, _ in spans}) > MOST_EXACT
-        if many:
-            attempt.due = {why: due for why, due in attempt.due.items() if not why.startswith(BANDS)}
         for node, entity, span in spans:
             for why, after in zip(BANDS, view.budget_band_ns, strict=True):
                 due = _deadline(span.since, seconds(after))

@@ -12,6 +12,7 @@ from correlator.processor import JobProcessor
 from correlator.settings import CorrelatorSettings
 from streams.engine.api import Effects, Output, SourceRef
 from tests.correlator.builders import (
+    BUDGET_S,
     CLUSTER,
     JOB,
     all_seen,
@@ -26,6 +27,7 @@ from tests.correlator.builders import (
 )
 from topics.derived import Action, Attribution
 from topics.events import Event
+from topics.nccl import UNCERTAIN_UNTIL
 from topics.time import NS_PER_S
 
 SETTINGS = CorrelatorSettings(cluster=CLUSTER)
@@ -111,13 +113,12 @@ def test_a_spine_that_dies_under_a_wide_job_costs_a_few_looks_and_not_one_a_port
     """500 ports were a thousand looks at each other: half a minute in which no other job was judged."""
     nodes = [f"node-{n:03}" for n in range(500)]
     driven = running(nodes=nodes)
-    looks = 0
+    looks: list[int] = []
     look = JobProcessor._look
 
-    def counting(self: JobProcessor, *asked: Any) -> list[Output]:
-        nonlocal looks
-        looks += 1
-        return look(self, *asked)
+    def counting(self: JobProcessor, job: Any, attempt: Any, come: int, now: int) -> list[Output]:
+        looks.append(come)
+        return look(self, job, attempt, come, now)
 
     monkeypatch.setattr(JobProcessor, "_look", counting)
     for number, node in enumerate(nodes):
@@ -125,7 +126,10 @@ def test_a_spine_that_dies_under_a_wide_job_costs_a_few_looks_and_not_one_a_port
         driven.wait(since)
         driven.give(outage(since, node), now=since)
     driven.wait(125)
-    assert 4 <= looks <= 3 * (125 - 110)
+    assert len(looks) <= 3 * (125 - 110)
+    for after in (BUDGET_S, BUDGET_S * UNCERTAIN_UNTIL):  # of the first one and of the last
+        for since in (110, 110 + 499 * 0.004):
+            assert any(0 <= come - at(since + after) <= 0.6 * NS_PER_S for come in looks)
     assert driven.verdicts()
     assert [a for a in driven.actions() if a.action == "interrupt_and_restart"] == []
 

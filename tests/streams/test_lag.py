@@ -103,7 +103,7 @@ def test_what_falls_due_at_once_comes_in_parts_and_whole() -> None:
 
 def test_a_condition_that_is_held_is_not_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each was looked at four times a second once: a burst that lagged left no time to read."""
-    line, nodes = Line(), 300
+    line, nodes = Line(), LOOKS + 100
     for number in range(nodes):
         line.down(f"late-{number:03}", 0, lag_s=LATE_S)
     looks: list[int] = []
