@@ -25,7 +25,11 @@ from topics.payloads import Log, Origin
 PORTS = 8
 STORM_JOB = "storm"
 STORM_NODES = 32
+RANKS = 8
+"""Of a node."""
 BATCH = 100
+SHARE = 0.8
+"""Of the time in which probes are sent."""
 
 
 async def ports(nodes: int) -> list[Row]:
@@ -89,7 +93,8 @@ async def logs(quiet_jobs: int, lines: int, seconds: float) -> list[Row]:
             await probes.producer.flush()
             await asyncio.sleep(3)
             calm = await _probe(probes, "calm", seconds)
-            storm = asyncio.create_task(_storm(made, lines, seconds))
+            values = _lines(lines, time.time_ns(), seconds * SHARE)
+            storm = asyncio.create_task(_storm(made, values, seconds * SHARE))
             during = await _probe(probes, "storm", seconds)
             written = await storm
     what = f"{lines:,} lines of one job beside {quiet_jobs:,} quiet jobs"
@@ -105,30 +110,39 @@ async def _probe(probes: Probes, phase: str, seconds: float) -> list[float]:
     return found["actions"]
 
 
-async def _storm(made: Pipeline, lines: int, seconds: float) -> float:
-    """Recognised lines of one job from 32 nodes, spread over the time in which the probes are sent."""
+def _lines(lines: int, begin: int, seconds: float) -> list[tuple[bytes, bytes]]:
+    """(key, value) of the records: recognised lines of one job from 32 nodes, made before they are sent, so
+    that making them takes nothing from the workers."""
+    step = round(seconds * 1e9 / lines)
+    made = []
+    for first in range(0, lines, BATCH):
+        number = first // BATCH % STORM_NODES
+        node = f"loud-{number:02d}"
+        events = [
+            raw(
+                Log(
+                    job_id=STORM_JOB, attempt=1, rank=number * RANKS + n % RANKS, family="nccl",
+                    code="nccl.remote_error",
+                    message=f"ncclRemoteError: remote process exited or there was a network error ({n})",
+                    origin=Origin(stream="stderr", offset=n),
+                ),
+                node, node, f"job/{STORM_JOB}/1", begin + n * step,
+            )
+            for n in range(first, min(first + BATCH, lines))
+        ]  # fmt: skip
+        made.append((node.encode(), encode_batch(events)))
+    return made
+
+
+async def _storm(made: Pipeline, values: Sequence[tuple[bytes, bytes]], seconds: float) -> float:
+    """Send them evenly over the time in which the probes are sent."""
     producer = AIOKafkaProducer(bootstrap_servers=made.kafka.bootstrap, compression_type="lz4", linger_ms=5)
     await producer.start()
     begun = time.perf_counter()
     try:
-        for first in range(0, lines, BATCH):
-            node = f"loud-{first // BATCH % STORM_NODES:02d}"
-            now = time.time_ns()
-            events = [
-                raw(
-                    Log(
-                        job_id=STORM_JOB, attempt=1, rank=n % 256, family="nccl", code="nccl.remote_error",
-                        message=f"ncclRemoteError: remote process exited or there was a network error ({n})",
-                        origin=Origin(stream="stderr", offset=n),
-                    ),
-                    node, node, f"job/{STORM_JOB}/1", now + n * 1000,
-                )
-                for n in range(first, min(first + BATCH, lines))
-            ]  # fmt: skip
-            await producer.send(
-                made.topic("raw.log"), encode_batch(events), key=node.encode(), headers=HEADERS
-            )
-            ahead = begun + seconds * 0.8 * first / lines - time.perf_counter()
+        for number, (key, value) in enumerate(values):
+            await producer.send(made.topic("raw.log"), value, key=key, headers=HEADERS)
+            ahead = begun + seconds * number / len(values) - time.perf_counter()
             if ahead > 0.001:
                 await asyncio.sleep(ahead)
         await producer.flush()

@@ -17,6 +17,7 @@ from streams.placement import Use, attempt_at
 from streams.signals.context import Context
 from topics.derived import Signal
 from topics.events import Event, decode, encode
+from topics.lines import SAMPLED_NS, saying
 from topics.payloads import Aer, Check, Kernel, Log, Sxid, Xid
 
 TOPIC: Final = "evidence"
@@ -24,6 +25,8 @@ KEPT: Final = 96
 MAX_UNREAD_BYTES: Final = 96 * 1024
 KEPT_PER_GROUP: Final = 6
 """Of one sort of finding on one entity: the first ones, which tell the onset, and the last ones."""
+MAX_SAID: Final = 1024
+"""Of a node: words of its jobs that are remembered, so that the same is not passed on again."""
 
 
 Group = tuple[str, str, str]
@@ -92,6 +95,9 @@ class Evidence:
         self._written: bytes | None = None
         """What was kept before a restart, until somebody asks for it: many nodes are taken over, few are
         asked. What comes meanwhile is kept beside it."""
+        self._said: dict[tuple[object, ...], tuple[int, str]] = {}
+        """What was said in a span of time -> (time, id) of the first who said it. Not part of the state: what
+        has been forgotten is passed on once more."""
 
     @property
     def findings(self) -> list[Finding]:
@@ -114,8 +120,24 @@ class Evidence:
             attempt = attempt_at(ctx.placements.uses, event.data.job_id, event.time)
         if attempt is None:
             self._keep(event, ctx)
-        else:
+        elif self._adds(event, attempt):
             yield rekeyed(event, event.data.job_id, attempt, ctx.node)
+
+    def _adds(self, event: Event[Log], attempt: int) -> bool:
+        """Whether the correlator may want the line: a job that prints the same a hundred thousand times says
+        little more than one that prints it once, and its neighbours must not wait for it."""
+        what = saying(event.data)
+        if what is None:
+            return True
+        said = (event.data.job_id, attempt, event.time // SAMPLED_NS, what)
+        first = self._said.get(said)
+        own = (event.time, event.id)
+        if first is not None and first < own:
+            return False
+        if first is None and len(self._said) >= MAX_SAID:
+            del self._said[next(iter(self._said))]
+        self._said[said] = own
+        return True
 
     def placed(self, before: Sequence[Use], ctx: Context) -> Iterator[Output]:
         """Hand what is kept to attempts that are new, or whose use of the node has changed."""

@@ -5,7 +5,6 @@ Only what a rule may want is kept; the full line stays reachable by the event's 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,12 +12,11 @@ from typing import Any, Final
 from correlator.evidence.sketch import Occurrence
 from topics.errors import DecodeError
 from topics.events import Event, source_parts
+from topics.lines import finding
 from topics.payloads import Aer, Check, IbPort, Kernel, Log, Sxid, Xid
 
 MESSAGE_CHARS: Final = 240
 _KEPT_DETAILS: Final = 12
-_DIGITS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
-_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|/\S+")
 
 PER_PEER: Final = frozenset({"blame"})
 
@@ -51,11 +49,6 @@ def fact_of(event: Event[Any]) -> Fact | None:
     repeats = getattr(event.data, "repeats", None)
     last = repeats.last if repeats is not None else 0
     return Fact(key, Occurrence(event.time, event.id, node, rank, attrs, last))
-
-
-def fingerprint(text: str) -> str:
-    """A message without what differs from rank to rank: numbers, quoted names, paths."""
-    return _DIGITS.sub("#", _QUOTED.sub("<>", text))[:120]
 
 
 _Made = tuple[tuple[str, ...], int | None, dict[str, Any]]
@@ -153,18 +146,7 @@ def _log(_node: str, data: Log) -> _Made:
         details=details or None,
         message=data.message[:MESSAGE_CHARS],
     )
-    if data.peer is not None:
-        which = data.peer.split("<", 1)[0]  # the port after the address differs from line to line
-    elif data.family == "python":
-        which = f"{details.get('exception', '')}|{fingerprint(str(details.get('message', data.message)))}"
-    elif data.family == "storage":
-        which = "/".join(str(details.get("path", "")).split("/")[:2])  # likely the mount
-    else:
-        which = data.device or ""
-    if data.collective is not None:
-        which += f"|{details.get('pg_id', '')}|{data.seq}|{data.collective}"
-    status = str(data.wc_status) if data.wc_status is not None else ""
-    return ("log", data.code, which, status), data.rank, attrs
+    return ("log", *finding(data)), data.rank, attrs
 
 
 def _present(**values: Any) -> dict[str, Any]:

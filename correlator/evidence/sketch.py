@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from correlator.evidence.bounded import Smallest
+from topics.lines import SAMPLED_NS
 from topics.time import NS_PER_S
 
-MINUTE_NS: Final = 60 * NS_PER_S
 PER_MINUTE: Final = 8
 FIRST_MINUTES: Final = 2
 LAST_MINUTES: Final = 10
@@ -58,7 +58,7 @@ class Group:
         if self.key[0] in REPEATING:
             found = found._replace(last=-(-max(found.time, found.last) // LAST_BIN_NS) * LAST_BIN_NS)
         changed = self._note_speaker(found)
-        minute = found.time // MINUTE_NS
+        minute = found.time // SAMPLED_NS
         speakers = self._minutes.get(minute)
         if speakers is None:
             if not self._wanted(minute):
@@ -118,5 +118,5 @@ class Group:
         group.nodes = Smallest(MAX_NODES, raw[2])
         for time, id_, node, rank, attrs, last in raw[3]:
             found = Occurrence(time, id_, node, rank, attrs, last)
-            group._minutes.setdefault(time // MINUTE_NS, {})[f"{node}/{rank}"] = found
+            group._minutes.setdefault(time // SAMPLED_NS, {})[f"{node}/{rank}"] = found
         return group

@@ -16,6 +16,7 @@ from correlator.evidence.sketch import Group
 from correlator.evidence.spans import Spans
 from topics.derived import Signal
 from topics.events import Event
+from topics.lines import STEP
 from topics.payloads import Job, Log
 
 MAX_GROUPS: Final = {"xid": 512, "sxid": 256, "aer": 256, "kernel": 512, "check": 256, "log": 384}
@@ -112,7 +113,7 @@ class EvidenceStore:
     def _add_setting(self, event: Event[Any], data: Log) -> bool | None:
         """Whether a line about settings or progress changed anything; None for lines of another sort."""
         details = data.details or {}
-        if data.code == "training.step":
+        if data.code == STEP:
             changed = data.seq is not None and self.progress.add(event.time, data.seq)
             return self._changed(changed, "progress")
         if data.code == "nccl.bootstrap":
@@ -134,7 +135,7 @@ class EvidenceStore:
         """Lines of which the sequence matters, not only that they were there."""
         details = data.details or {}
         if data.code == "training.nan_loss":
-            return self._changed(self.progress.add_bad(event.time), "progress")
+            return self._changed(self.progress.add_bad(event.time, data.seq), "progress")
         if data.code in ("nccl.port_error", "nccl.port_active") and data.device is not None:
             key = (node_of(event) or "", port_name(data.device))
             log = self.port_logs.get(key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from statistics import median
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -16,17 +17,26 @@ from streams.placement import attempt_at
 from streams.signals.base import Change, Detector, Fact
 from streams.signals.context import Context
 from topics.events import Event
+from topics.lines import SAMPLED_NS, STEP
 from topics.time import seconds
 
 SIGNAL: Final = "progress_stall"
-STEP: Final = "training.step"
 KEPT: Final = 33
 MIN_STEPS: Final = 6
 
 
 class Step(NamedTuple):
+    """The earliest report of a step, in a span of time."""
+
     time: int
     id: str
+    number: int | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The same for all ranks that report the step. Where the number starts again, in another span, it is
+        another step; without numbers each report is one."""
+        return self.time // SAMPLED_NS, self.time if self.number is None else self.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,7 @@ class ProgressStall(Detector[StallState, Step]):
         if attempt is None:
             attempt = attempt_at(ctx.placements.uses, data.job_id, event.time)
         if attempt is not None:
-            yield f"job/{data.job_id}/{attempt}", Step(event.time, event.id)
+            yield f"job/{data.job_id}/{attempt}", Step(event.time, event.id, data.seq)
 
     def initial(self, entity: str) -> StallState:
         return StallState()
@@ -58,12 +68,17 @@ class ProgressStall(Detector[StallState, Step]):
     def observe(
         self, entity: str, state: StallState, observations: Sequence[Step], ctx: Context
     ) -> Change[StallState]:
-        times = {s.time for s in state.steps}
-        new = [o for o in observations if o.time not in times]
+        known = {s.key: s for s in state.steps}
+        new = []
+        for o in observations:
+            before = known.get(o.key)
+            if before is None or o[:2] < before[:2]:
+                known[o.key] = o
+                new.append(o)
         if not new:
             return Change(state, None)
-        kept = tuple(sorted({*state.steps, *new})[-KEPT:])
-        return Change(StallState(kept), min(o.time for o in new))
+        kept = sorted(known.items(), key=itemgetter(0))[-KEPT:]
+        return Change(StallState(tuple(sorted(s for _, s in kept))), min(o.time for o in new))
 
     def _patience(self, before: Sequence[Step], ctx: Context) -> int:
         """How long after these steps the next one may take, in ns."""

@@ -18,7 +18,11 @@ from correlator.evidence.queues import Queue
 from correlator.evidence.sketch import FIRST_MINUTES, LAST_MINUTES, PER_MINUTE, Group, Occurrence
 from correlator.evidence.spans import FIRST_SPANS, LAST_SPANS, Spans
 from correlator.evidence.store import MAX_GROUPS, EvidenceStore
+from streams.evidence import Evidence
+from streams.signals.context import Context
+from streams.signals.thresholds import Effective
 from tests.correlator.builders import (
+    CLUSTER,
     NODES,
     blames,
     coverage,
@@ -146,7 +150,10 @@ def test_the_smallest_values_are_kept(values: list[int]) -> None:
     assert kept.to_wire() == sorted(set(values))[:8]
 
 
-@given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 300)), max_size=200), st.randoms())
+MANY_STEPS = st.tuples(st.integers(0, 500).map(lambda s: s * NS_PER_S), st.integers(0, 300))
+
+
+@given(st.lists(MANY_STEPS, max_size=200), st.randoms())
 def test_progress_is_the_same_in_any_order(found: list[tuple[int, int]], rng: random.Random) -> None:
     def fill(order: list[tuple[int, int]]) -> list[Any]:
         progress = Progress()
@@ -165,10 +172,71 @@ def test_a_loss_that_healed_is_told_from_one_that_stayed() -> None:
     for number, bad in enumerate((False, True, False, True, True)):
         progress.add(number, number)
         if bad:
-            progress.add_bad(number)
+            progress.add_bad(number, number)
 
     assert progress.last_good() == 2
     assert [b for b in progress.bad if b > 2] == [3, 4]
+
+
+def test_steps_that_every_rank_reports_are_kept_as_one_each() -> None:
+    progress = Progress()
+    for number in range(100):
+        for rank in range(512):
+            progress.add(number * 10 * NS_PER_S + rank * 1000, number)
+
+    assert progress.interval() == 10 * NS_PER_S
+    assert progress.distinct()[-5:] == [n * 10 * NS_PER_S for n in range(95, 100)]
+
+
+def test_a_step_that_one_rank_tells_as_not_finite_is_not_good_by_the_others() -> None:
+    progress = Progress()
+    for number in range(10):
+        for rank in range(256):
+            progress.add(number * NS_PER_S + rank, number)
+            if number >= 6 and rank >= 5:
+                progress.add_bad(number * NS_PER_S + rank, number)
+
+    assert progress.last_good() == 5 * NS_PER_S
+    assert progress.bad == [n * NS_PER_S + 5 for n in range(6, 10)]
+
+
+JOB_LINES: dict[str, dict[str, Any]] = {
+    "nccl.remote_error": {"peer": "10.0.0.1<4%d>"},
+    "nccl.ib_completion_error": {"device": "mlx5_0:1", "wc_status": 12},
+    "nccl.port_error": {"device": "mlx5_%d:1"},
+    "nccl.port_active": {"device": "mlx5_%d:1"},
+    "nccl.version": {"details": {"version": "2.2%d"}},
+    "nccl.bootstrap": {"details": {"address": "10.0.0.%d<1>"}},
+    "pytorch.watchdog_timeout": {"collective": "ALLREDUCE"},
+    "pytorch.watchdog_status": {"details": {"last_enqueued": 3, "pg_id": 0}},
+    "python.exception": {"details": {"exception": "KeyError", "message": "no key '%d'"}},
+    "storage.error": {"details": {"path": "/lustre/%d"}},
+    "training.step": {},
+    "training.nan_loss": {},
+}
+
+
+@st.composite
+def job_lines(draw: st.DrawFn) -> Event[Any]:
+    code = draw(st.sampled_from(sorted(JOB_LINES)))
+    many = str(draw(st.integers(0, 2)))
+    more = orjson.loads(orjson.dumps(JOB_LINES[code]).replace(b"%d", many.encode()))
+    if code in ("training.step", "training.nan_loss", "pytorch.watchdog_timeout"):
+        more["seq"] = draw(st.one_of(st.none(), st.integers(0, 80)))
+    rank = draw(st.one_of(st.none(), st.integers(0, 4)))
+    message = draw(st.sampled_from(("one 1", "one 2", "another")))
+    return log(
+        code, draw(st.integers(0, 240)), draw(st.sampled_from(NODES[:2])), rank, message=message, **more
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(job_lines(), max_size=120))
+def test_what_the_streams_worker_does_not_pass_on_adds_nothing(lines: list[Event[Any]]) -> None:
+    ctx = {node: Context(CLUSTER, node, Effective(CLUSTER)) for node in NODES}
+    books = {node: Evidence() for node in NODES}
+    passed = [out.event for e in lines for out in books[e.node].take_log(e, ctx[e.node])]  # type: ignore[index]
+    assert store_of(passed).digest() == store_of(lines).digest()
 
 
 @given(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from streams.evidence import MAX_SAID
 from tests.streams.builders import NODE, Fleet, at, beat, evidence, placed, port_event, raw, xid
 from tests.streams.test_gpu_signals import gpu
 from topics.events import Event
@@ -17,9 +18,17 @@ def kernel(second: float, category: str = "oom_kill", text: str = "killed") -> E
 
 
 def log(
-    second: float, job: str = "job", attempt: int | None = None, code: str = "nccl.remote_error"
+    second: float,
+    job: str = "job",
+    attempt: int | None = None,
+    code: str = "nccl.remote_error",
+    rank: int | None = None,
+    **more: Any,
 ) -> Event[Log]:
-    data = Log(job_id=job, attempt=attempt, family="nccl", code=code, message=f"at {second}", origin=Origin())
+    data = Log(
+        job_id=job, attempt=attempt, family="nccl", code=code, message=f"at {second}", rank=rank,
+        origin=Origin(), **more,
+    )  # fmt: skip
     return raw(data, second, subject=f"job/{job}")
 
 
@@ -157,3 +166,55 @@ def test_what_is_kept_survives_a_restart() -> None:
     fleet.put(kernel(100.0))
     fleet.restart()
     assert "kernel" in kinds(evidence(fleet.put(placed(200.0, ("job", 1), since=190.0)), "job"))
+
+
+def times(fleet: Fleet, *lines: Event[Log]) -> list[float]:
+    """When the lines were said that are passed on for them."""
+    return [(e.time - at(0.0)) / 1e9 for line in lines for e in evidence(fleet.put(line, now=100.0))]
+
+
+def test_what_a_rank_says_again_within_a_minute_is_passed_on_once() -> None:
+    begin = 60 - at(0.0) // 10**9 % 60  # on a minute
+    lines = [log(begin + i * 0.1, attempt=1, rank=3) for i in range(500)]
+    assert times(Fleet(), *lines) == [begin]
+    later = log(begin + 60, attempt=1, rank=3)
+    assert times(Fleet(), *lines, later) == [begin, begin + 60]
+
+
+def test_each_rank_attempt_code_and_peer_is_heard_and_the_first_word_though_it_comes_late() -> None:
+    said = [
+        log(30.0, attempt=1, rank=3),
+        log(30.1, attempt=1, rank=4),
+        log(30.2, attempt=2, rank=3),
+        log(30.3, attempt=1, rank=3, code="nccl.socket_error"),
+        log(30.4, attempt=1, rank=3, peer="10.0.0.1<1>"),
+        log(29.9, attempt=1, rank=3),
+    ]
+    fleet = Fleet()
+    assert times(fleet, *said) == [30.0, 30.1, 30.2, 30.3, 30.4, 29.9]
+    assert times(fleet, log(30.5, attempt=1, rank=3, peer="10.0.0.1<2>"), log(30.0, attempt=1, rank=3)) == []
+
+
+def test_what_was_said_is_remembered_for_a_bounded_number_of_words() -> None:
+    fleet = Fleet()
+    first = log(30.0, attempt=1, code="code.0")
+    assert times(fleet, first) == [30.0]
+    others = [log(30.0 + i / 1000, attempt=1, code=f"code.{i}") for i in range(1, MAX_SAID + 1)]
+    assert len(times(fleet, *others)) == MAX_SAID
+    again = log(31.0, attempt=1, code="code.0")
+    assert times(fleet, again) == [31.0], "what was said first has been forgotten"
+
+
+def test_a_step_is_heard_once_of_all_ranks_and_a_queue_of_each() -> None:
+    step = [
+        log(30.0 + rank / 10, attempt=1, code="training.step", rank=rank, seq=seq)
+        for seq in (7, 8)
+        for rank in range(3)
+    ]
+    fleet = Fleet()
+    assert times(fleet, *step) == [30.0, 30.0]
+    queues = [
+        log(40.0 + i, attempt=1, code="pytorch.watchdog_status", rank=1, details={"last_enqueued": i})
+        for i in range(3)
+    ]
+    assert times(fleet, *queues) == [40.0, 41.0, 42.0]

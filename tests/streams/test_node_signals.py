@@ -200,10 +200,12 @@ def _numbered(second: float, sequence: int) -> Event[Any]:
     return beat(second, interval=3600.0, sequence=sequence)
 
 
-def step(second: float, job: str = "job", attempt: int | None = 1) -> Event[Log]:
+def step(
+    second: float, job: str = "job", attempt: int | None = 1, seq: int | None = None, rank: int | None = None
+) -> Event[Log]:
     data = Log(
         job_id=job, attempt=attempt, family="training", code="training.step", message=f"step at {second}",
-        origin=Origin(file="out.log", offset=int(second * 10)),
+        origin=Origin(file="out.log", offset=int(second * 10)), seq=seq, rank=rank,
     )  # fmt: skip
     return raw(data, second, subject=f"job/{job}/{attempt}")
 
@@ -225,6 +227,30 @@ class TestProgress:
         )
         fleet.put(step(300.0))
         assert [t[1] for t in fleet.told("progress_stall")] == ["open", "cleared"]
+
+    def test_a_step_that_all_ranks_of_the_node_report_is_one(self) -> None:
+        """Else the usual gap would be that between two ranks, and a long step a stall."""
+        fleet = Fleet()
+        fleet.put(placed(0.0, ("job", 1)))
+        for i in range(20):
+            for rank in (5, 0, 2, 7):
+                fleet.put(step(100.0 * i + rank * 0.001, seq=i, rank=rank), now=100.0 * i + 0.01)
+        fleet.advance(2899.9)
+        assert fleet.signals("progress_stall") == []
+        fleet.advance(2900.0)
+        (told,) = fleet.signals("progress_stall")
+        assert (told.data.since, told.data.value) == (at(1900.0), 1000.0)
+        assert told.data.detail["median_step_s"] == 100.0
+
+    def test_steps_done_again_after_a_restart_within_the_attempt_are_progress(self) -> None:
+        fleet = Fleet()
+        fleet.put(placed(0.0, ("job", 1)))
+        for i in range(20):
+            fleet.put(step(20.0 * i, seq=i))
+        for i in range(20):
+            fleet.put(step(20.0 * (20 + i), seq=i))
+        fleet.advance(900.0)
+        assert fleet.signals("progress_stall") == []
 
     def test_short_steps_pause_for_a_minute_unpunished(self) -> None:
         fleet = Fleet()

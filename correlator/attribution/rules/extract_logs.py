@@ -163,8 +163,7 @@ def _own_loss(view: AttemptView, o: Occurrence, details: dict[str, Any]) -> bool
     """
     if details.get("node"):
         return True
-    progress = view.store.progress
-    told = {at for at, _ in progress.steps} & set(progress.bad)
+    told = view.store.progress.told_bad()
     return bool(details.get("exception")) and not any(at < o.time for at in told)
 
 
