@@ -15,13 +15,13 @@ from typing import Any, Final, Literal, cast
 from correlator.attribution.engine import examine, publish
 from correlator.attribution.registry import Rule
 from correlator.attribution.view import AttemptView, Provenance
-from correlator.catchup import CatchUp
 from correlator.decisions import Situation, decide
 from correlator.policy import Policy, load_policy
 from correlator.settings import CorrelatorSettings
 from correlator.state import MAX_URGENT, Attempt, JobState
 from correlator.urgency import urgent_name
 from streams.engine.api import NOTHING, Effects, Output, SourceRef
+from streams.engine.progress import Progress
 from topics import ids
 from topics.derived import Attribution
 from topics.events import Event, make
@@ -66,13 +66,13 @@ class JobProcessor:
         """Job -> the deadline that it last put there, so that it stands there once."""
         self._ticked: dict[str, int] = {}
         """Job -> the deadline for which a tick is on its way."""
-        self._catch_up = CatchUp()
+        self._progress = Progress()
         self._held_until: int | None = None
         """While the input lags: when deadlines are looked at again."""
 
     # -- Processor -------------------------------------------------------------------------------------
     def on_record(self, key: str, source: SourceRef, events: Sequence[Event[Any]], now: int) -> Effects:
-        come = self._catch_up.record(source, now)
+        come = self._progress.record(source, now)
         job = self._jobs.setdefault(key, JobState(key))
         touched: dict[int, bool] = {}
         for event in events:
@@ -107,8 +107,8 @@ class JobProcessor:
     def on_due(self, now: int) -> Sequence[Output]:
         ticks: list[Output] = []
         self._held_until = None
-        horizon = self._catch_up.horizon(now)
-        if horizon < now and (again := self._catch_up.resumes(now)) is not None:
+        horizon = self._progress.horizon(now)
+        if horizon < now and (again := self._progress.resumes(now)) is not None:
             self._held_until = max(again, now) + 1
         while self._heap and self._heap[0][0] <= horizon:
             due, key = self._pop()
@@ -138,7 +138,7 @@ class JobProcessor:
         self._schedule(self._jobs[key])
 
     def unread(self, partitions: Mapping[int, int]) -> None:
-        self._catch_up.unread = partitions
+        self._progress.unread = partitions
 
     def drop(self, key: str) -> None:
         self._jobs.pop(key, None)

@@ -13,22 +13,20 @@ import orjson
 
 from streams.deadlines import Deadlines
 from streams.engine.api import NOTHING, Effects, Output, SourceRef
+from streams.engine.progress import RETRY_NS, Progress
 from streams.health.node import HealthBook
 from streams.node import STATE_VERSION, Node
-from streams.progress import Progress
 from streams.signals.registry import ByKind, active
 from streams.signals.settings import SignalSettings
 from streams.signals.thresholds import Effective
 from streams.slots import Slot
 from topics.events import Event
-from topics.time import NS_PER_MS, NS_PER_S
+from topics.time import NS_PER_S
 
 SETTLE_NS: Final = 1 * NS_PER_S
 """After a restart a node's deadlines wait this long for records that were waiting to be read."""
 TICK_BACK_NS: Final = 30 * NS_PER_S
 """A tick that has not come back by then is sent again."""
-RETRY_NS: Final = 250 * NS_PER_MS
-"""How often held deadlines are looked at again while their partitions lag."""
 LOOKS: Final = 512
 OUTPUTS: Final = 64
 """So much in one call of `on_due`: some 10 ms. When a whole fleet falls silent, records have their turns
@@ -76,7 +74,7 @@ class NodeProcessor:
     def on_due(self, now: int) -> Sequence[Output]:
         self._settle(now)
         outputs: list[Output] = []
-        horizon = cache(lambda partition: self._progress.horizon(partition, now))
+        horizon = cache(lambda partition: self._progress.horizon(now, partition))
         self._deadlines.release(horizon)
         for _ in range(LOOKS):
             if len(outputs) >= OUTPUTS or (owner := self._deadlines.pop_due(now)) is None:

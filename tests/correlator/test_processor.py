@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from correlator.catchup import IDLE_NS
 from correlator.processor import JobProcessor
 from correlator.settings import CorrelatorSettings
 from streams.engine.api import Effects, Output, SourceRef
+from streams.engine.progress import IDLE_NS
 from tests.correlator.builders import (
     BUDGET_S,
     CLUSTER,
