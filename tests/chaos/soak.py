@@ -33,7 +33,7 @@ class Look:
     """What one process held at one moment."""
 
     read: float
-    """Records that the streams worker had read by then."""
+    """How far the day had come: records that the streams worker had read, or hours."""
     rss_mb: float
     files: int
     threads: int
@@ -41,17 +41,17 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Soaked:
-    """Looks of each process in their order, and what passed."""
+    """Looks of each process in their order, and what passed: records, or hours."""
 
     looks: dict[str, list[Look]]
-    records: float
+    passed: float
     seconds: float
 
     def quarters(self, name: str) -> list[Look]:
-        """The median of each quarter, by records read."""
+        """The median of each quarter, by how far it had come."""
         found = []
         for quarter in range(4):
-            low, high = (self.records * q / 4 for q in (quarter, quarter + 1))
+            low, high = (self.passed * q / 4 for q in (quarter, quarter + 1))
             part = [look for look in self.looks[name] if low < look.read <= high]
             found.append(
                 Look(
@@ -81,7 +81,7 @@ async def soak(*, nodes: int, hours: float) -> Soaked:
                         assert child.process.returncode is None, (
                             f"{name} ended: {child.log.read_text()[-2000:]}"
                         )
-                        looks[name].append(_look(child, read))
+                        looks[name].append(look(child.process.pid, read))
                     await asyncio.sleep(EVERY_S)
         finally:
             if simulator.returncode is None:
@@ -112,11 +112,12 @@ async def _all_read(processes: dict[str, Child]) -> bool:
     return not any(lags)
 
 
-def _look(child: Child, read: float) -> Look:
-    proc = Path("/proc") / str(child.process.pid)
+def look(pid: int, read: float) -> Look:
+    """At a process, now."""
+    proc = Path("/proc") / str(pid)
     return Look(
         read,
-        rss_mb(child.process.pid),
+        rss_mb(pid),
         sum(1 for _ in (proc / "fd").iterdir()),
         sum(1 for _ in (proc / "task").iterdir()),
     )
