@@ -17,7 +17,7 @@ from streams.placement import Use, attempt_at
 from streams.signals.context import Context
 from topics.derived import Signal
 from topics.events import Event, decode, encode
-from topics.lines import SAMPLED_NS, saying
+from topics.lines import SAMPLED_NS, STEP, STEPPERS, saying
 from topics.payloads import Aer, Check, Kernel, Log, Sxid, Xid
 
 TOPIC: Final = "evidence"
@@ -25,6 +25,8 @@ KEPT: Final = 96
 MAX_UNREAD_BYTES: Final = 96 * 1024
 KEPT_PER_GROUP: Final = 6
 """Of one sort of finding on one entity: the first ones, which tell the onset, and the last ones."""
+MAX_STEPPING: Final = 32
+"""Attempts on one node."""
 MAX_SAID: Final = 1024
 """Of a node: words of its jobs that are remembered, so that the same is not passed on again."""
 
@@ -98,6 +100,8 @@ class Evidence:
         self._said: dict[tuple[object, ...], tuple[int, str]] = {}
         """What was said in a span of time -> (time, id) of the first who said it. Not part of the state: what
         has been forgotten is passed on once more."""
+        self._stepping: dict[tuple[str, int], set[int]] = {}
+        """Attempt -> its first ranks here of those that print steps. No part of the state either."""
 
     @property
     def findings(self) -> list[Finding]:
@@ -126,6 +130,8 @@ class Evidence:
     def _adds(self, event: Event[Log], attempt: int) -> bool:
         """Whether the correlator may want the line: a job that prints the same a hundred thousand times says
         little more than one that prints it once, and its neighbours must not wait for it."""
+        if event.data.code == STEP:
+            return self._tells_steps(event.data, attempt)
         what = saying(event.data)
         if what is None:
             return True
@@ -138,6 +144,17 @@ class Evidence:
             del self._said[next(iter(self._said))]
         self._said[said] = own
         return True
+
+    def _tells_steps(self, data: Log, attempt: int) -> bool:
+        """Whether the rank is one of the node's first: all ranks that print steps print the same ones."""
+        rank = -1 if data.rank is None else data.rank
+        ranks = self._stepping.setdefault((data.job_id, attempt), set())
+        ranks.add(rank)
+        if len(ranks) > STEPPERS:
+            ranks.remove(max(ranks))
+        if len(self._stepping) > MAX_STEPPING:
+            del self._stepping[next(iter(self._stepping))]
+        return rank in ranks
 
     def placed(self, before: Sequence[Use], ctx: Context) -> Iterator[Output]:
         """Hand what is kept to attempts that are new, or whose use of the node has changed."""

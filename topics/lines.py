@@ -1,8 +1,8 @@
 """Which lines of a workload tell the same.
 
 Two rooms have to agree on it: the streams worker passes a line on when it may add something to what is known
-of an attempt, and the correlator keeps a sample of each finding (`correlator.evidence.sketch`) and the
-reports of each training step (`correlator.evidence.progress`).
+of an attempt, and the correlator keeps a sample of each finding (`correlator.evidence.sketch`), and the
+training steps of few ranks (`correlator.evidence.progress`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from topics.payloads import Log
 from topics.time import NS_PER_S
 
 SAMPLED_NS: Final = 60 * NS_PER_S
-"""Of one finding, the first word of each speaker (node and rank) counts in each such span of event time; of
-one training step, the first word of all."""
+"""Of one finding, the first word of each speaker (node and rank) counts in each such span of event time."""
 STEP: Final = "training.step"
+STEPPERS: Final = 2
+"""So many ranks tell the steps of an attempt, those with the smallest numbers. One would do, if it never fell
+silent."""
 
 _SERIES: Final = frozenset(
     {
-        "training.nan_loss", "nccl.version", "nccl.env", "nccl.net", "nccl.bootstrap", "nccl.port_error",
-        "nccl.port_active",
+        STEP, "training.nan_loss", "nccl.version", "nccl.env", "nccl.net", "nccl.bootstrap",
+        "nccl.port_error", "nccl.port_active",
     }
 )  # fmt: skip
 _DIGITS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
@@ -46,10 +48,8 @@ def finding(data: Log) -> tuple[str, str, str]:
 
 def saying(data: Log) -> tuple[object, ...] | None:
     """What a line of an attempt says on its node: of lines that say the same within `SAMPLED_NS`, the first
-    one is enough. None for lines of which each counts: settings, losses, a port's transitions, how far a
-    queue had come."""
-    if data.code == STEP:
-        return (STEP, data.seq) if data.seq is not None else None
+    one is enough. None for lines of which each counts: steps, settings, losses, a port's transitions, how far
+    a queue had come."""
     if data.code in _SERIES or "last_enqueued" in (data.details or {}):
         return None
     return (data.rank, *finding(data))

@@ -55,7 +55,7 @@ STARTS: Final = (
     "Training ", "training ", "[after training", "[exiting", "exiting program", "`Trainer", "Validation",
     "terminate called", "!!!", "MPI_ABORT", "  distributed_timeout", "RESOURCE_EXHAUSTED", "grad",
     "scancel: ", "kueue", "Workload ", "workload ", "kubelet", "Pod ", "pod ", "Train Epoch",
-    "cp: ", "mv: ", "tar: ", "rsync: ", "bash: ", "mkdir: ", "cat: ", "dd: ",
+    "***** ", "cp: ", "mv: ", "tar: ", "rsync: ", "bash: ", "mkdir: ", "cat: ", "dd: ",
 )  # fmt: skip
 
 _HEADS: Final = frozenset(start[:3] for start in STARTS)

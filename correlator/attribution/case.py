@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 from correlator.attribution.symptom import Symptom
 from correlator.attribution.view import AttemptView
@@ -14,6 +15,8 @@ from topics.time import from_seconds
 EFFECTS: frozenset[str] = frozenset({"blame", "wait", "effect"})
 EXPLAINED: frozenset[str] = frozenset({"Xid149AndNvlinkFiltering", "SameError"})
 """Rules that lower an effect because something explains it. It still tells when the trouble was seen."""
+
+STALL: Final = "training.stall"
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,13 @@ class Case:
         """When the trouble was first seen, at the latest: nothing later can be its cause."""
         times = [max(s.time, s.begun) if s.attrs.get("kernel") else s.time for s in self.seen]
         times += self._ending()
+        return min(times, default=None)
+
+    @cached_property
+    def first_failure(self) -> int | None:
+        """When something was first seen to fail. That steps stay away is a sign of trouble, not of its end:
+        with a long transport budget training stands still for minutes before NCCL gives up."""
+        times = [s.time for s in self.seen if s.code != STALL] + self._ending()
         return min(times, default=None)
 
     def _ending(self) -> list[int]:

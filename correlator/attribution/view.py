@@ -28,6 +28,9 @@ _RANKS: Final = re.compile(r"(\d{1,7})(?:\s*-\s*(\d{1,7}))?")
 Provenance = Literal["live", "replay", "synthetic"]
 
 
+_LIBFABRIC: Final = frozenset({"OFI", "AWS Libfabric"})
+
+
 @dataclass(frozen=True)
 class AttemptView:
     """Everything that a verdict may depend on. Nothing in it changes while a verdict is computed."""
@@ -138,10 +141,18 @@ class AttemptView:
         return value not in ("0", "False") and (version is None or version >= (2, 30, 0))
 
     @cached_property
-    def rdma(self) -> bool:
-        """False when the attempt is known to use a network that the IB budget does not speak of."""
+    def network(self) -> str | None:
+        """What NCCL says that it uses: `IB` (RoCE as well), `Socket`, `OFI` (EFA)."""
         net = self._setting("net")
-        return not (isinstance(net, str) and net.split("/")[0].strip() in ("Socket", "OFI", "AWS Libfabric"))
+        return net.split("/")[0].strip() if isinstance(net, str) else None
+
+    @cached_property
+    def bears_ns(self) -> tuple[int, int]:
+        """Shortest and longest outage of a port that may have ended the attempt: NCCL gives up, or
+        PyTorch's watchdog, whose collective waits for the port. EFA has no budget of its own."""
+        watchdog = _microseconds(self.group_timeout_s)
+        low, high = (watchdog, watchdog) if self.network in _LIBFABRIC else self.budget_band_ns
+        return min(low, watchdog), min(high, watchdog)
 
     @cached_property
     def group_timeout_s(self) -> float:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import itertools
+from bisect import insort
 from collections.abc import Iterable
 from statistics import median
 from typing import Any, Final
 
-from topics.lines import SAMPLED_NS
+from topics.lines import SAMPLED_NS, STEPPERS
 
 KEPT_STEPS: Final = 64
+NO_RANK: Final = -1
+
+Report = tuple[int, int]
+"""When, and the number of the step."""
 
 
-class Latest:
-    """The latest `KEPT_STEPS` things with a number, each by its earliest report: a step that 256 ranks report
-    is one. A number that comes again in another `SAMPLED_NS` is another thing, so what is kept is the
+class Losses:
+    """The latest `KEPT_STEPS` losses that were not finite, each by its earliest report: a step that 256 ranks
+    report is one. A number that comes again in another `SAMPLED_NS` is another step, so what is kept is the
     k largest of values that do not depend on each other, and the same in any order of arrival."""
 
     __slots__ = ("_at",)
@@ -40,49 +45,78 @@ class Latest:
         self._at[key] = time
         return True
 
-    def reports(self) -> list[tuple[int, int]]:
-        """(time, number), rising."""
-        return sorted((time, number) for (_, number), time in self._at.items())
+    def __contains__(self, report: Report) -> bool:
+        """Whether any rank said it of this step."""
+        return (report[0] // SAMPLED_NS, report[1]) in self._at
 
-    def times(self) -> list[int]:
-        return sorted(self._at.values())
+    def reports(self) -> list[Report]:
+        """Rising."""
+        return sorted((time, number) for (_, number), time in self._at.items())
 
 
 class Progress:
-    """The latest steps, and the latest losses that were not finite."""
+    """The latest `KEPT_STEPS` reports of each of the `STEPPERS` ranks with the smallest numbers.
 
-    __slots__ = ("first", "losses", "steps")
+    All ranks report the same steps; of one rank it can be seen when it counts anew.
+    """
+
+    __slots__ = ("_reports", "first", "losses")
 
     def __init__(self) -> None:
-        self.steps = Latest()
-        self.losses = Latest()
+        self._reports: dict[int, list[Report]] = {}
+        """By rank, rising; without one, as that of `NO_RANK`."""
+        self.losses = Losses()
         self.first: int | None = None
         """When the first step was reported."""
 
     def add_bad(self, time: int, step: int | None) -> bool:
+        """A loss that was not finite, as a line of a step tells it or another one (None)."""
         return self.losses.add(time, -1 - time if step is None else step)
 
-    def add(self, time: int, step: int) -> bool:
+    def add(self, time: int, step: int, rank: int | None) -> bool:
         changed = self.first is None or time < self.first
         if changed:
             self.first = time
-        return self.steps.add(time, step) or changed
+        own = self._own(NO_RANK if rank is None else rank)
+        report = (time, step)
+        if own is None or report in own or (len(own) >= KEPT_STEPS and report < own[0]):
+            return changed
+        insort(own, report)
+        del own[:-KEPT_STEPS]
+        return True
+
+    def _own(self, rank: int) -> list[Report] | None:
+        """The reports of a rank, None when it is not one of those to keep."""
+        own = self._reports.get(rank)
+        if own is None:
+            if len(self._reports) >= STEPPERS:
+                last = max(self._reports)
+                if rank > last:
+                    return None
+                del self._reports[last]
+            own = self._reports[rank] = []
+        return own
 
     @property
     def bad(self) -> list[int]:
         """Times of losses that were not finite, rising."""
-        return self.losses.times()
+        return [time for time, _ in self.losses.reports()]
 
     def told_bad(self) -> list[int]:
-        """Times of step lines whose loss was not finite, rising."""
-        bad = set(self.bad)
-        return [t for t in self.steps.times() if t in bad]
+        """Of those, the ones that the line of a step told."""
+        return [time for time, number in self.losses.reports() if number >= 0]
 
     def distinct(self) -> list[int]:
-        """Times at which new steps appeared, rising; several ranks may report the same step."""
-        earliest: dict[int, int] = {}
-        for time, step in self.steps.reports():
-            earliest.setdefault(step, time)
+        """Times at which new steps appeared, rising. Several ranks tell the same step; when a rank counts
+        anew (another epoch, a restart within the attempt), its steps are new."""
+        earliest: dict[tuple[int, int], int] = {}
+        for rank, reports in self._reports.items():
+            least = 2 if rank == NO_RANK else 1  # several ranks' lines in one file are not quite in order
+            runs, after = 0, None
+            for time, number in reversed(reports):
+                runs += after is not None and number - after >= least
+                after = number
+                earliest[runs, number] = min(time, earliest.get((runs, number), time))
         return sorted(earliest.values())
 
     def interval(self) -> int | None:
@@ -97,14 +131,21 @@ class Progress:
 
     def last_good(self) -> int | None:
         """When a step with a finite loss was last reported."""
-        bad, steps = set(self.bad), {number for _, number in self.losses.reports()}
-        return max((t for t, s in self.steps.reports() if t not in bad and s not in steps), default=None)
+        bad = set(self.bad)
+        good = (
+            r
+            for reports in self._reports.values()
+            for r in reports
+            if r[0] not in bad and r not in self.losses
+        )
+        return max((time for time, _ in good), default=None)
 
     def to_wire(self) -> list[Any]:
-        return [self.first, self.steps.reports(), self.losses.reports()]
+        return [self.first, sorted(self._reports.items()), self.losses.reports()]
 
     @classmethod
     def from_wire(cls, raw: list[Any]) -> Progress:
         progress = cls()
-        progress.first, progress.steps, progress.losses = raw[0], Latest(raw[1]), Latest(raw[2])
+        progress.first, progress.losses = raw[0], Losses(raw[2])
+        progress._reports = {rank: [(t, n) for t, n in reports] for rank, reports in raw[1]}
         return progress

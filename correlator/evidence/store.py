@@ -114,7 +114,7 @@ class EvidenceStore:
         """Whether a line about settings or progress changed anything; None for lines of another sort."""
         details = data.details or {}
         if data.code == STEP:
-            changed = data.seq is not None and self.progress.add(event.time, data.seq)
+            changed = data.seq is not None and self.progress.add(event.time, data.seq, data.rank)
             return self._changed(changed, "progress")
         if data.code == "nccl.bootstrap":
             address, node = details.get("address"), node_of(event)

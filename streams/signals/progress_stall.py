@@ -17,16 +17,18 @@ from streams.placement import attempt_at
 from streams.signals.base import Change, Detector, Fact
 from streams.signals.context import Context
 from topics.events import Event
-from topics.lines import SAMPLED_NS, STEP
-from topics.time import seconds
+from topics.lines import STEP
+from topics.time import NS_PER_S, seconds
 
 SIGNAL: Final = "progress_stall"
 KEPT: Final = 33
 MIN_STEPS: Final = 6
+SAME_STEP_NS: Final = 10 * NS_PER_S
+"""Ranks that report the same number within so long report the same step; later, it is done again."""
 
 
 class Step(NamedTuple):
-    """The earliest report of a step, in a span of time."""
+    """The earliest report of a step, within `SAME_STEP_NS`."""
 
     time: int
     id: str
@@ -36,7 +38,7 @@ class Step(NamedTuple):
     def key(self) -> tuple[int, int]:
         """The same for all ranks that report the step. Where the number starts again, in another span, it is
         another step; without numbers each report is one."""
-        return self.time // SAMPLED_NS, self.time if self.number is None else self.number
+        return self.time // SAME_STEP_NS, self.time if self.number is None else self.number
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,33 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected("workload/code_exception", ("node-01", "rank/2"))
 
 
+@scenario("outage-150s-under-timeout-22", carried_by=("ExtractOutages",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """The same setting and 150 s: steps stay away for two minutes before NCCL gives up."""
+    job = c.job(version="2.21.5", nccl={"version": "2.21.5", "ib_timeout": 22}).starts_up().steps(120)
+    c.port_down(NODE, "mlx5_3", job.at(121), 150.0)
+    job.status12(job.at(242), "node-02", NODE, 3)
+    job.status12(job.at(242.3), NODE, "node-02", 3)
+    job.torn_down(job.at(244), by="node-02", local=3).fails(job.at(248), 134)
+    return expected("hardware/network_hca_port", port(NODE, "mlx5_3"), actions=NODE_NO_RESET, nodes=(NODE,))
+
+
+@scenario("epochs-that-count-anew-then-an-outage", carried_by=("ExtractOutages",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """Every rank prints every step, each epoch counts from 0: the last step is the last one, not the highest."""
+    job = c.job(version="2.27.3").starts_up()
+    for i in range(36):
+        for node in c.nodes:
+            for local in range(8):
+                text = f"Epoch {i // 12}: step {i % 12}, loss: 2.31"
+                job.say(job.at(20 + i * 5 + local * 0.002), node, text, job.rank(node, local))
+    c.port_down(NODE, "mlx5_3", job.at(196), 45.0)
+    job.status12(job.at(227), "node-02", NODE, 3)
+    job.status12(job.at(227.3), NODE, "node-02", 3)
+    job.torn_down(job.at(229), by="node-02", local=3).fails(job.at(233), 134)
+    return expected("hardware/network_hca_port", port(NODE, "mlx5_3"), actions=NODE_NO_RESET, nodes=(NODE,))
+
+
 @scenario("outage-and-timeout-from-the-log")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """The record knows no NCCL settings; the log says 2.21 and NCCL_IB_TIMEOUT=14: 3 s are lethal."""

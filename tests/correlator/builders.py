@@ -72,8 +72,7 @@ def job(
         nodes=list(nodes),
         ranks=places if ranks else None,
         nccl=NcclSettings(version=version) if version else None,
-        process_group_timeout_s=600.0,
-        **{**ended, **more},
+        **{"process_group_timeout_s": 600.0, **ended, **more},
     )
     return make(
         data,

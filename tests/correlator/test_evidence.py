@@ -150,15 +150,21 @@ def test_the_smallest_values_are_kept(values: list[int]) -> None:
     assert kept.to_wire() == sorted(set(values))[:8]
 
 
-MANY_STEPS = st.tuples(st.integers(0, 500).map(lambda s: s * NS_PER_S), st.integers(0, 300))
+MANY_STEPS = st.tuples(
+    st.integers(0, 500).map(lambda s: s * NS_PER_S),
+    st.integers(0, 300),
+    st.one_of(st.none(), st.integers(0, 3)),
+)
 
 
 @given(st.lists(MANY_STEPS, max_size=200), st.randoms())
-def test_progress_is_the_same_in_any_order(found: list[tuple[int, int]], rng: random.Random) -> None:
-    def fill(order: list[tuple[int, int]]) -> list[Any]:
+def test_progress_is_the_same_in_any_order(
+    found: list[tuple[int, int, int | None]], rng: random.Random
+) -> None:
+    def fill(order: list[tuple[int, int, int | None]]) -> list[Any]:
         progress = Progress()
-        for time, number in order:
-            progress.add(time, number)
+        for time, number, rank in order:
+            progress.add(time, number, rank)
         return progress.to_wire()
 
     mixed = [*found, *found]
@@ -170,7 +176,7 @@ def test_progress_is_the_same_in_any_order(found: list[tuple[int, int]], rng: ra
 def test_a_loss_that_healed_is_told_from_one_that_stayed() -> None:
     progress = Progress()
     for number, bad in enumerate((False, True, False, True, True)):
-        progress.add(number, number)
+        progress.add(number, number, 0)
         if bad:
             progress.add_bad(number, number)
 
@@ -182,21 +188,49 @@ def test_steps_that_every_rank_reports_are_kept_as_one_each() -> None:
     progress = Progress()
     for number in range(100):
         for rank in range(512):
-            progress.add(number * 10 * NS_PER_S + rank * 1000, number)
+            progress.add(number * 10 * NS_PER_S + rank * 1000, number, rank)
 
     assert progress.interval() == 10 * NS_PER_S
     assert progress.distinct()[-5:] == [n * 10 * NS_PER_S for n in range(95, 100)]
+
+
+def stepping(*numbers: int, rank: int = 0, late: float = 0.0, progress: Progress | None = None) -> Progress:
+    """A rank that reports these, 10 s apart."""
+    progress = progress or Progress()
+    for i, number in enumerate(numbers):
+        progress.add(round((i * 10 + late) * NS_PER_S), number, rank)
+    return progress
+
+
+def test_steps_that_a_rank_counts_anew_are_new() -> None:
+    """A restart within the attempt, or an epoch that begins with 0 again."""
+    progress = stepping(*range(5), *range(5), *range(5))
+    stepping(*range(5), *range(5), *range(5), rank=1, late=0.1, progress=progress)
+    assert progress.distinct() == [i * 10 * NS_PER_S for i in range(15)]
+
+
+def test_steps_that_another_rank_tells_minutes_late_are_not_new() -> None:
+    progress = stepping(*range(12))
+    stepping(*range(12), rank=1, late=150.0, progress=progress)
+    assert progress.distinct() == [i * 10 * NS_PER_S for i in range(12)]
+
+
+def test_ranks_that_print_into_one_file_a_little_out_of_order_do_not_count_anew() -> None:
+    progress = Progress()
+    for i, number in enumerate((0, 0, 1, 0, 1, 2, 1, 2, 2, 3)):
+        progress.add(i * NS_PER_S, number, None)
+    assert progress.distinct() == [0, 2 * NS_PER_S, 5 * NS_PER_S, 9 * NS_PER_S]
 
 
 def test_a_step_that_one_rank_tells_as_not_finite_is_not_good_by_the_others() -> None:
     progress = Progress()
     for number in range(10):
         for rank in range(256):
-            progress.add(number * NS_PER_S + rank, number)
+            progress.add(number * NS_PER_S + rank, number, rank)
             if number >= 6 and rank >= 5:
                 progress.add_bad(number * NS_PER_S + rank, number)
 
-    assert progress.last_good() == 5 * NS_PER_S
+    assert progress.last_good() == 5 * NS_PER_S + 1
     assert progress.bad == [n * NS_PER_S + 5 for n in range(6, 10)]
 
 

@@ -18,6 +18,7 @@ from tests.correlator.builders import (
     outage,
     raises,
     signal,
+    step,
     steps,
     sxid,
     verdict,
@@ -70,6 +71,16 @@ def test_a_programs_own_xid_is_the_programs(code: int) -> None:
 
 def test_an_xid_of_no_table_that_calls_itself_fatal_hardware_is_a_likely_cause() -> None:
     assert dies_of(xid(999, 121)) == ("hardware/accelerator_gpu", [GPU])
+
+
+def test_links_that_see_a_gpu_go_before_its_own_line_do_not_clear_it() -> None:
+    hint = {"hint": "sympathetic"}
+    links = [xid(74, 121 + gpu / 100, gpu=gpu, details=hint) for gpu in (0, 1, 3, 4, 5, 6, 7)]
+
+    assert dies_of(*links, xid(79, 123.5), blames(124, "node-01", "node-05")) == (
+        "hardware/accelerator_gpu",
+        [GPU],
+    )
 
 
 def test_a_burst_speaks_with_the_code_nearest_to_the_cause() -> None:
@@ -130,6 +141,16 @@ def test_a_broken_gpu_that_was_never_reset_may_fail_the_next_attempt_at_its_star
     ]
 
     assert cause(verdict(events)) == ("hardware/accelerator_memory", [GPU])
+
+
+def test_a_broken_gpu_of_before_the_attempt_is_not_blamed_for_an_error_of_all_ranks() -> None:
+    lost = [
+        raises(20 + rank / 100, NODES[rank // 8], rank, "FileNotFoundError", "no checkpoint")
+        for rank in range(64)
+    ]
+    found = cause(verdict([job(), xid(95, -60), *lost, job("FAILED", 30)]))
+
+    assert found[0] == "workload/code_exception"
 
 
 # -- NVLink and NVSwitch ---------------------------------------------------------------------------------
@@ -215,6 +236,39 @@ def test_a_timeout_that_the_log_tells_widens_the_budget() -> None:
     setting = log("nccl.env", 5, details={"NCCL_IB_TIMEOUT": 22})
 
     assert dies_of(setting, outage(121, until=150), blames(151, "node-01", "node-07", status=12), end=160)[0] == INSUFFICIENT  # fmt: skip
+
+
+LONG_BUDGET = log("nccl.env", 5, details={"NCCL_IB_TIMEOUT": 22})
+"""120 s, so that steps stay away for long before NCCL gives up."""
+
+
+def test_steps_that_stay_away_before_a_long_budget_is_used_up_do_not_clear_the_outage() -> None:
+    lasting = outage(121, when=241.3, level="lethal", budget_s=120.259084)
+    late = blames(243, "node-01", "node-07", status=12)
+
+    assert dies_of(LONG_BUDGET, lasting, late, end=250) == ("hardware/network_hca_port", [PORT])
+
+
+def test_the_watchdog_ends_what_the_transport_would_have_borne() -> None:
+    fired = log("pytorch.watchdog_timeout", 182, "node-01", 0, collective="ALLREDUCE", seq=7, timeout_s=60.0)
+    lasting = outage(121, when=150, budget_s=120.259084)
+    events = [LONG_BUDGET, lasting, fired]
+    ends = [job(process_group_timeout_s=s) for s in (60.0, 600.0)]
+
+    for begun, found in zip(ends, (("hardware/network_hca_port", [PORT]), (INSUFFICIENT, [])), strict=True):
+        limit = begun.data.process_group_timeout_s
+        failed = job("FAILED", 185, process_group_timeout_s=limit)
+        assert cause(verdict([begun, *steps(120), *events, failed])) == found
+
+
+@pytest.mark.parametrize(("net", "found"), [("OFI", "hardware/network_hca_port"), ("Socket", INSUFFICIENT)])
+def test_a_port_of_efa_has_the_watchdogs_budget_and_a_job_on_sockets_needs_none(net: str, found: str) -> None:
+    lasting = outage(121, budget_s=None)
+    fired = log("pytorch.watchdog_timeout", 722, "node-01", 0, collective="ALLREDUCE", seq=7, timeout_s=600.0)
+
+    assert dies_of(log("nccl.net", 5, details={"net": net}), lasting, fired, end=725)[0] == found
+    short = outage(121, until=150, budget_s=None)
+    assert dies_of(log("nccl.net", 5, details={"net": net}), short, fired, end=725)[0] == INSUFFICIENT
 
 
 def test_failover_takes_the_sting_out_of_an_outage() -> None:
@@ -322,6 +376,23 @@ def test_the_first_process_error_is_the_cause_and_later_ones_are_not() -> None:
     assert dies_of(*events) == ("workload/code_exception", [("node-01", "rank/2")])
 
 
+def first_failed(seconds: float, node: str, rank: int) -> object:
+    return log("elastic.root_cause", seconds, node, rank)
+
+
+def test_a_traceback_that_is_told_late_is_the_cause_where_torchelastic_and_the_blame_agree() -> None:
+    """A launcher passes what a rank printed on when it has read it, after the peers have lost the rank."""
+    lost = [blames(122, "node-01", "node-02"), blames(122.4, "node-03", "node-02")]
+    late = raises(124, "node-02", 12)
+    everywhere = [first_failed(125, "node-02", 12), first_failed(125, "node-01", 2)]
+
+    assert dies_of(*lost, late, *everywhere) == ("workload/code_exception", [("node-02", "rank/12")])
+    assert dies_of(*lost, late)[0] == INSUFFICIENT
+    assert dies_of(*lost, raises(124, "node-01", 2), *everywhere)[0] == INSUFFICIENT, (
+        "a reporter is not blamed"
+    )
+
+
 def test_one_error_on_many_ranks_has_no_culprit() -> None:
     events = [raises(121 + r / 100, NODES[r // 8], r) for r in range(64)]
 
@@ -402,6 +473,14 @@ def test_a_time_limit_does_not_excuse_a_hang() -> None:
 
     assert cause(found) == (INSUFFICIENT, [])
     assert found.terminal_state == "TIMEOUT"
+
+
+def test_a_pause_like_one_that_the_run_went_on_after_is_no_hang() -> None:
+    again = [step(23 + i, 210 + i * 5) for i in range(20)]
+
+    for later, state in ((75, "scheduler/preemption"), (140, INSUFFICIENT)):
+        end = job("PREEMPTED", 305 + later)
+        assert cause(verdict([job(), *steps(120), *again, end]))[0] == state
 
 
 def test_a_checkpoint_is_no_hang() -> None:

@@ -127,6 +127,7 @@ PATTERNS: Final = (
     ),
     pattern("loss': ", r"\{'(?:train_)?loss': ", json_step),
     pattern('loss": ', r"\{.{0,200}?\"(?:train_)?loss\": ", json_step),
+    pattern("***** Running ", r"\*{5} Running (?:Evaluation|Prediction|Test) \*{5}$", "training.evaluation"),
     pattern("%|", r"Validation(?: DataLoader \d{1,3})?: {1,4}\d{1,3}%\|", "training.evaluation"),
     pattern(
         "%|",

@@ -23,14 +23,15 @@ BRING_UP: Final = frozenset({"nccl.qp_setup_error", "nccl.bootstrap_error"})
 def port_outage_budget(case: Case) -> Sequence[Symptom]:
     """An outage kills when it lasts longer than the attempt's transport keeps trying: its own budget.
 
-    Needs the outage's length and the budget from NCCL's version and settings; within the band above the
-    budget it is likely, not certain. Where start or end are intervals, the longest that they allow counts
-    only if a transfer of the node failed. One that goes on counts for as long as it is told to. Must not
+    Needs the outage's length and the budget from NCCL's version and settings, or the watchdog's time-out
+    where that is shorter (or the only one, with EFA); within the band above the budget it is likely, not
+    certain. Where start or end are intervals, the longest that they allow counts only if a transfer of the
+    node failed. One that goes on counts for as long as it is told to. Must not
     catch flaps below the budget, ports whose traffic NCCL moves elsewhere, or networks that the budget does
     not speak of.
     """
     view = case.view
-    low, high = view.budget_band_ns
+    low, high = view.bears_ns
     broken_failover = any(s.code == "nccl.failover_fatal" for s in case.active)
     until_now = view.end if view.end is not None else view.now
     failing = {n for s in case.active if s.code in TRANSFER_ERRORS for n in (s.node, s.peer) if n}
@@ -45,7 +46,7 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
             return s.demote("PortOutageBudget", "the port's outage tells its harm") if any(near) else s
         if s.code not in OUTAGES:
             return s
-        if not view.rdma:
+        if view.network == "Socket":
             return _harmless(s, "the attempt's network does not use the port's transport")
         if view.failover and not broken_failover:
             return _harmless(s, "NCCL moves the traffic of a dead port elsewhere")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Final
 
-from correlator.attribution.case import Case
+from correlator.attribution.case import STALL, Case
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
 from correlator.attribution.view import rank_list
@@ -127,8 +128,9 @@ def _ranks(found: list[Symptom]) -> frozenset[int]:
 def progress_stall(case: Case) -> Sequence[Symptom]:
     """Training that reported steps at a steady pace and then none for long has stalled.
 
-    Needs a few steps, and silence for several step times (at least a minute) before the end of the attempt,
-    or until now. Must not catch an attempt that completed, or one that was ended within its step time.
+    Needs a few steps, and silence for several step times (at least a minute, and longer than any pause that
+    it went on after) before the end of the attempt, or until now. Must not catch an attempt that completed,
+    or one that was ended within its step time.
     """
     view = case.view
     progress, settings = view.store.progress, view.settings
@@ -143,11 +145,14 @@ def progress_stall(case: Case) -> Sequence[Symptom]:
         (s.time for s in case.symptoms if s.code in ("training.evaluation", "training.checkpoint")), default=0
     )
     quiet = until - max(last, evaluation)
-    threshold = max(round(settings.stall_steps * interval), from_seconds(settings.stall_least_s))
+    survived = max(b - a for a, b in itertools.pairwise(progress.distinct()))
+    threshold = max(
+        round(settings.stall_steps * interval), from_seconds(settings.stall_least_s), survived * 6 // 5
+    )
     if quiet <= threshold:
         return case.symptoms
     stall = Symptom(
-        code="training.stall",
+        code=STALL,
         time=last + threshold,
         tier=7,
         role="wait",

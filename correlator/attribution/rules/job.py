@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from correlator.attribution.blame import ends, explained_by
-from correlator.attribution.case import Case
+from correlator.attribution.case import STALL, Case
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
 from topics.time import NS_PER_S, from_seconds, seconds
@@ -63,15 +63,17 @@ def after_effect(case: Case) -> Sequence[Symptom]:
     """What begins, or can first have hurt, after the trouble was seen is not its cause.
 
     Needs the first effect, within the clock error of the nodes. On the node that the effect is about, a
-    cause may be told some seconds late. Must not catch the error that is itself the first effect.
+    cause may be told some seconds late; of a program's own error that is so when torchelastic names its rank
+    and the chains of blame end at its node. Must not catch the error that is itself the first effect, or an
+    outage during which steps stay away before NCCL gives up.
     """
-    first = case.first_effect
+    first, failed = case.first_effect, case.first_failure
     if first is None:
         return case.symptoms
+    blamed = ends(case)
+    named = {s.place for s in case.active if s.code == "elastic.root_cause" and s.node in blamed}
     grace = from_seconds(case.view.settings.after_effect_s)
-    spots = {
-        n for s in case.trouble if s.time <= first + case.view.eps(s.node) for n in (s.node, s.peer) if n
-    }
+    spots = {n for s in case.seen if s.time <= first + case.view.eps(s.node) for n in (s.node, s.peer) if n}
 
     joint: dict[str, int] = {}
     for s in case.roots:
@@ -85,12 +87,13 @@ def after_effect(case: Case) -> Sequence[Symptom]:
         eps = case.view.eps(s.node)
         begins = joint.get(str(s.attrs.get("group", s.code)), s.begins) if s.attrs.get("joint") else s.begins
         late = begins - first
-        allowed = eps + (grace if s.tier <= 4 and s.node in spots else 0)
+        told_late = s.place in named if s.tier == 5 else s.node in spots
+        allowed = eps + (grace if told_late else 0)
         if late > allowed:
             return s.demote("AfterEffect", f"begins {seconds(late):.3g} s after the first effect")
-        if s.kills > first + eps and s.kill is not None:
+        if s.kill is not None and failed is not None and s.kills > failed + eps:
             return s.demote(
-                "AfterEffect", f"could hurt only {seconds(s.kills - first):.3g} s after the first effect"
+                "AfterEffect", f"could hurt only {seconds(s.kills - failed):.3g} s after the first failure"
             )
         return s
 
@@ -108,11 +111,7 @@ def scheduler_intent(case: Case) -> Sequence[Symptom]:
         return case.symptoms
     decided = _decided(case)
     eps = case.view.widest_eps
-    before = [
-        s
-        for s in case.trouble
-        if s.time < decided - eps or (s.onset is not None and s.code == "training.stall")
-    ]
+    before = [s for s in case.trouble if s.time < decided - eps or (s.onset is not None and s.code == STALL)]
     roots = [s for s in case.roots if s.kills < decided - eps and (s.tier <= 3 or before)]
     if before or (roots and not _on_time(case, decided)):
         return case.change(
@@ -172,11 +171,18 @@ def gb200_priority_root_cause(case: Case) -> Sequence[Symptom]:
 
     Needs roots on different places. One comes before another when it began earlier by more than the clock
     error of both and its effects are not later; a certain one goes before a likely one whose effects it
-    explains as well. Must not choose between causes closer than the clock error.
+    explains as well. One from before the attempt is none while nothing shows that it still hurts. Must not
+    choose between causes closer than the clock error.
     """
     roots = case.roots
     specific = tuple(e for e in case.seen if e.role == "blame" or (e.role == "effect" and e.node))
     lowered: dict[Symptom, str] = {}
+    if not all(one.attrs.get("old") for one in roots):
+        lowered = {
+            one: "before the attempt began, and nothing shows that it still hurts"
+            for one in roots
+            if one.attrs.get("old") and not explained_by(one, specific)
+        }
     for one in roots:
         for other in roots:
             if one is other or one in lowered or other in lowered:
