@@ -64,7 +64,7 @@ class Ports(Detector[PortState, PortObs]):
                         good,
                         event.id,
                         "" if good else cause_of(data),
-                        was_good=data.previous_state == "ACTIVE",
+                        was_good=data.previous_state == "ACTIVE" or _went_down(data, event.time, ctx),
                         drill=bool(event.drill),
                     ),
                 )
@@ -125,3 +125,10 @@ class Ports(Detector[PortState, PortObs]):
     def placement_since(self, state: PortState) -> int | None:
         spells = state.line.spells
         return spells[0].start if spells else None
+
+
+def _went_down(data: IbPort, time: int, ctx: Context) -> bool:
+    """A driver says that a link is down when it goes down, and while the node starts. So its first word on a
+    port tells of a transition, once the node is up. Where only the kernel's log is read, nothing else does."""
+    up = ctx.boot_time is not None and not ctx.booting(time)
+    return up and data.previous_state is None and data.written_by == "kernel"

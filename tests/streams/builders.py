@@ -59,6 +59,7 @@ def port_event(
     phys: str | None = None,
     was: str | None = None,
     missed: int | None = None,
+    by: str | None = None,
     **attributes: Any,
 ) -> Event[IbPort]:
     data = IbPort(
@@ -69,7 +70,8 @@ def port_event(
         phys_state=phys,
         previous_state=was,
         missed_transitions=missed,
-        via="netlink",
+        written_by=by,  # type: ignore[arg-type]
+        via="kmsg" if by else "netlink",
     )
     return raw(data, seconds, node=node, subject=f"port/{device}/1", **attributes)
 

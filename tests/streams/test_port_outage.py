@@ -148,6 +148,23 @@ def test_a_heartbeat_that_was_read_just_before_an_edge_does_not_contradict_it() 
     assert [t[1] for t in fleet.told("port_outage")] == ["open", "changed"]
 
 
+@pytest.mark.parametrize(
+    ("uptime", "by", "told"),
+    [(5000.0, "kernel", 1), (5000.0, "userspace", 0), (100.0, "kernel", 0), (None, "kernel", 0)],
+)
+def test_a_drivers_first_word_on_a_port_is_a_transition_once_the_node_is_up(
+    uptime: float | None, by: str, told: int
+) -> None:
+    """Where nobody reads the port itself. While a node starts, drivers say of each port that it is not up."""
+    fleet = Fleet()
+    if uptime is not None:
+        fleet.put(beat(100.0, uptime=uptime, collectors={"ports": "failed"}))
+    fleet.put(port_event("mlx5_3", "DOWN", 110.0, by=by))
+    fleet.put(port_event("mlx5_3", "ACTIVE", 128.0, was="DOWN", by=by))
+    ended = [e.data.value for e in fleet.signals("port_outage") if e.data.state == "cleared"]
+    assert ended == [18.0] * told
+
+
 def test_ports_that_train_after_a_boot_are_not_down() -> None:
     fleet = running(Fleet())
     fleet.put(beat(100.0, {"mlx5_3": "DOWN"}, boot="boot-2", uptime=20.0))
