@@ -129,6 +129,6 @@ class Ports(Detector[PortState, PortObs]):
 
 def _went_down(data: IbPort, time: int, ctx: Context) -> bool:
     """A driver says that a link is down when it goes down, and while the node starts. So its first word on a
-    port tells of a transition, once the node is up. Where only the kernel's log is read, nothing else does."""
+    port tells of a transition once the node is up. Where only the kernel's log is read, nothing else does."""
     up = ctx.boot_time is not None and not ctx.booting(time)
     return up and data.previous_state is None and data.written_by == "kernel"
