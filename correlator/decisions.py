@@ -109,18 +109,19 @@ def _before_the_attempt(c: Symptom, s: Situation) -> bool:
 
 
 def _rivals(s: Situation, nodes: Sequence[str]) -> list[str]:
-    """Nodes whose ports went down at about the same time and may have no less to do with it in a moment."""
+    """Nodes whose ports went down so near to the cause that they may have no less to do with it in a moment:
+    about when other ports did, or within the clock error of another fault."""
     view = s.case.view
-    starts = [c.time for c in s.verdict.cause if c.code in OUTAGES]
-    if not starts:
-        return []
-    reach = from_seconds(view.settings.merge_s)
+    near = [
+        (c.time, from_seconds(view.settings.merge_s) if c.code in OUTAGES else view.eps(c.node))
+        for c in s.verdict.cause
+    ]
     return sorted(
         {
             x.node
             for x in s.case.symptoms
             if x.code in OUTAGES and x.until is None and x.node and x.node not in nodes
-            and x.demoted_by == "PortOutageBudget" and min(abs(x.time - t) for t in starts) <= reach
+            and x.demoted_by == "PortOutageBudget" and any(abs(x.time - t) <= reach for t, reach in near)
         }
     )  # fmt: skip
 

@@ -11,6 +11,8 @@ from topics.derived import Culprit
 
 MAX_SUSPECTS: Final = 4
 _TRANSFERS_FAIL: Final = frozenset({"network_hca_port", "network_hca", "network_fabric"})
+_GAVE_UP: Final = frozenset({"pytorch.monitored_barrier"})
+_NODE_LOST: Final = frozenset({"slurm.node_failure", "kubernetes.node_lost"})
 TRANSFER_ERRORS: Final = frozenset(
     {"nccl.ib_completion_error", "nccl.async_fatal", "nccl.verbs_error", "nccl.failover_fatal",
      "nccl.ofi_error", "nccl.qp_setup_error"}
@@ -18,13 +20,21 @@ TRANSFER_ERRORS: Final = frozenset(
 
 
 def edges(case: Case) -> tuple[Symptom, ...]:
-    """Active blame edges from one node of the attempt to another one."""
+    """Active blame edges from one node of the attempt to another one.
+
+    None to a node that had given up waiting by then: it is lost because it ended itself.
+    """
     known = case.view.node_set
+    gave_up: dict[str | None, int] = {}
+    for s in case.active:
+        if (s.role == "wait" or s.code in _GAVE_UP) and s.node is not None:
+            gave_up[s.node] = min(s.time, gave_up.get(s.node, s.time))
     return tuple(
         s
         for s in case.active
         if s.role == "blame" and s.peer in known and s.node is not None and s.node != s.peer
-    )
+        and not (s.peer in gave_up and gave_up[s.peer] <= s.time + case.view.eps(s.node, s.peer))
+    )  # fmt: skip
 
 
 def explained_by(root: Symptom, effects: Iterable[Symptom]) -> tuple[Symptom, ...]:
@@ -78,6 +88,8 @@ def suspects(case: Case) -> tuple[Culprit, ...]:
     if not hints:
         alone = [s for s in case.active if s.role == "effect" and s.node is not None]
         hints = alone if len({s.node for s in alone}) == 1 and len(case.view.nodes) > 1 else []
+    if not hints:  # a scheduler's word on a node that was heard all along is still a word
+        hints = [s for s in case.symptoms if s.code in _NODE_LOST and s.node is not None]
     if not hints:
         return ()
     first = min(s.time for s in hints)

@@ -229,6 +229,17 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     )
 
 
+@scenario("xid149-follows-others-but-is-alone", carried_by=("LoneSympathy",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """A link that "went down with others", where no other did: the GPU is reported alone."""
+    job = c.job(group_timeout_s=60.0).starts_up().steps(120)
+    c.xid("node-02", 1, job.at(121), 149, link_down(0))
+    for node in ("node-01", "node-03"):
+        job.watchdog(job.at(182), node)
+    job.torn_down(job.at(184)).fails(job.at(188), 134)
+    return expected("hardware/accelerator_fabric", gpu(c, "node-02", 1), actions=NODE_ALL, nodes=("node-02",))
+
+
 @scenario("xid149-bit-errors-only")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """A bit-error event is a trend, and the job completes."""

@@ -179,9 +179,16 @@ def test_an_unknown_other_end_leaves_a_suspect_only() -> None:
     assert dies_of(xid(149, 121, **nvlink5("peer", 37))) == (INSUFFICIENT, [("node-05", "node")])
 
 
-@pytest.mark.parametrize(("decoded", "subcode"), [("software", 15), ("host", 40), ("sympathetic", 0)])
+@pytest.mark.parametrize(("decoded", "subcode"), [("software", 15), ("host", 40)])
 def test_links_taken_down_by_others_are_no_fault_of_the_gpu(decoded: str, subcode: int) -> None:
     assert dies_of(xid(149, 121, **nvlink5(decoded, subcode)))[0] == INSUFFICIENT
+
+
+def test_words_of_sympathy_count_when_no_other_gpu_says_anything() -> None:
+    one, two = (xid(149, 121, gpu=gpu, **nvlink5("sympathetic", 0)) for gpu in (2, 3))
+
+    assert dies_of(one) == ("hardware/accelerator_fabric", [GPU])
+    assert dies_of(one, two)[0] == INSUFFICIENT
 
 
 def test_a_fatal_switch_error_stands_above_the_link_errors_it_makes() -> None:
@@ -523,6 +530,46 @@ def test_causes_within_the_clock_error_stay_ambiguous() -> None:
 
     assert cause(found) == ("hardware/ambiguous", [("node-01", "gpu/GPU-node-01-0"), PORT])
     assert {c.subdomain for c in found.candidates or []} == {"accelerator_memory", "network_hca_port"}
+
+
+def test_an_abort_by_watchdog_makes_nobody_a_suspect() -> None:
+    """The first to give up waiting is lost to all others; what it waited for is elsewhere."""
+    fired = log("pytorch.watchdog_timeout", 722, "node-01", 0, collective="ALLREDUCE", seq=7, timeout_s=600.0)
+    lost = [blames(723, "node-02", "node-01"), blames(724, "node-04", "node-01")]
+
+    assert dies_of(xid(119, 122), fired, *lost, end=730) == ("hardware/accelerator_gpu", [GPU])
+    assert dies_of(fired, *lost, end=730) == (INSUFFICIENT, [])
+
+
+def test_a_rank_that_never_came_is_explained_by_its_own_gpu() -> None:
+    barrier = log("pytorch.monitored_barrier", 420, "node-01", 0, details={"ranks": "34"})
+    lost = [blames(422, "node-03", "node-01")]
+
+    assert dies_of(xid(119, 122), barrier, *lost, end=425) == ("hardware/accelerator_gpu", [GPU])
+    assert dies_of(xid(119, 122, gpu=5), barrier, *lost, end=425)[0] != "hardware/accelerator_gpu"
+
+
+def test_storage_that_training_went_on_without_is_not_the_cause() -> None:
+    gone = [kernel("storage_stall", 60, node, code="nfs.not_responding", server="nfs-home") for node in NODES]
+    later = [blames(123, "node-03", "node-01")]
+
+    assert dies_of(*gone, raises(122, "node-01", 2), *later) == (
+        "workload/code_exception",
+        [("node-01", "rank/2")],
+    )
+    stopped = verdict([job(), *steps(55), *gone, raises(122, "node-01", 2), *later, job("FAILED", 140)])
+    assert cause(stopped)[0] == "storage/shared_filesystem"
+
+
+def test_layers_of_one_disk_are_one_fault() -> None:
+    disk = [
+        kernel("filesystem", 121, code="block.io_error", device="nvme1n1"),
+        kernel("filesystem", 121, code="jbd2.aborted", device="nvme1n1p1"),
+        kernel("filesystem", 121.1, code="ext4.error", device="nvme1n1p1"),
+    ]
+    told = log("storage.erofs", 122, "node-05", 34, details={"path": "/local/x"})
+
+    assert dies_of(*disk, told, blames(123, "node-01", "node-05"))[1] == [("node-05", "filesystem/nvme1n1p1")]
 
 
 def test_a_measured_skew_widens_the_tolerance() -> None:

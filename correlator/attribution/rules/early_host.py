@@ -129,7 +129,10 @@ def shared_storage_merge(case: Case) -> Sequence[Symptom]:
         subdomain="shared_filesystem",
         strength="likely",
         start=first.begins,
-        lasting=True,
+        until=None
+        if None in (ends := [s.until for s in together])
+        else max(e for e in ends if e is not None),
+        lasting=None in ends,
         nodes=frozenset(nodes),
         drill=any(s.drill for s in together),
     )

@@ -12,6 +12,8 @@ from topics.numbers import whole
 from topics.time import from_seconds
 
 _OUTAGES: Final = frozenset({"port_outage", "nccl.port_error"})
+BORNE_STEPS: Final = 5
+"""So many steps on time tell that a thing that lasts is not what training waits for."""
 
 
 @rule(name="SpoofedEvidence", kind="filter", phase="EARLY", order=10)
@@ -113,7 +115,7 @@ def survived_evidence(case: Case) -> Sequence[Symptom]:
             if flowing:
                 return s.demote("SurvivedEvidence", "a whole training step was done since it began")
         if s.lasting and s.until is None and s.code != "node_silent":
-            return s
+            return _borne(s, case, steps, interval)
         over = s.until if s.until is not None else max(s.time, s.begun)
         later = [t for t in steps if t > over + case.view.eps(s.node)]
         if len(later) >= 2 and later[-1] >= over + interval * 3 // 2:
@@ -121,6 +123,20 @@ def survived_evidence(case: Case) -> Sequence[Symptom]:
         return s
 
     return case.change(check)
+
+
+def _borne(s: Symptom, case: Case, steps: Sequence[int], interval: int) -> Symptom:
+    """Storage that stays away from what training needs stops it. When steps went on at their pace up to a
+    failure that has nothing to do with storage, it did not."""
+    failed = case.first_failure
+    if s.domain != "storage" or failed is None:
+        return s
+    if any(x.domain == "storage" and not x.attrs.get("kernel") and x is not s for x in case.symptoms):
+        return s
+    went_on = [t for t in steps if s.begins < t <= failed]
+    if len(went_on) >= BORNE_STEPS and failed - went_on[-1] <= 2 * interval:
+        return s.demote("SurvivedEvidence", f"{len(went_on)} training steps were done while it lasted")
+    return s
 
 
 @rule(name="StaleEvidence", kind="filter", phase="EARLY", order=95)

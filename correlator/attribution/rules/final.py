@@ -76,6 +76,24 @@ def ambiguous_gpu_error(case: Case) -> Sequence[Symptom]:
     return [*(s for s in case.symptoms if s is not first), code, hardware]
 
 
+@rule(name="LoneSympathy", kind="refiner", phase="FINAL", order=25)
+def lone_sympathy(case: Case) -> Sequence[Symptom]:
+    """A GPU that says that it only followed others, when no other says anything, is a suspect itself.
+
+    Needs such words of one GPU alone, with trouble and without a root. Must not catch those of several GPUs.
+    """
+    if case.roots or case.intents or not case.trouble:
+        return case.symptoms
+    found = [s for s in case.active if s.code.endswith(".sympathetic")]
+    if len({s.place for s in found}) != 1:
+        return case.symptoms
+    first = min(found, key=Symptom.sort_key)
+    alone = first.but(
+        role="root", tier=2, strength="likely", domain="hardware", subdomain="accelerator_fabric"
+    )
+    return [*(s for s in case.symptoms if s is not first), alone]
+
+
 @rule(name="FabricPath", kind="refiner", phase="FINAL", order=30)
 def fabric_path(case: Case) -> Sequence[Symptom]:
     """Pairs of nodes that lose each other, without a node in common or a fault on any: the path between.

@@ -17,6 +17,8 @@ _OWN_CAUSE: Final = frozenset({"code_exception", "gpu_oom", "numerical", "collec
 """Errors of a program that no device brings about: only what comes after a root can follow from it."""
 _NETWORK: Final = frozenset({"network_hca", "network_hca_port", "network_fabric"})
 """What they do to a program has names of its own; another exception is another fault."""
+_DISK_LAYERS: Final = frozenset({"block", "nvme", "ext4", "jbd2", "xfs"})
+_DISK_ERRNO: Final = frozenset({"storage.erofs", "storage.eio"})
 _IO: Final = ("OSError", "IOError", "FileNotFoundError", "TimeoutError", "StaleFileHandle", "PermissionError")
 
 
@@ -62,6 +64,8 @@ def _follows(head: Symptom, other: Symptom, case: Case) -> bool:
         return False
     if other.role == "root" and other.tier <= 4:
         return _same_fault(head, other)
+    if other.attrs.get("by_absence") and head.tier <= 2:
+        return _of_rank(head, other, case)
     if other.role == "root" and other.subdomain in _OWN_CAUSE:
         if other.time < head.begins - SAME_CLOCK_NS:
             return False
@@ -72,6 +76,13 @@ def _follows(head: Symptom, other: Symptom, case: Case) -> bool:
         exception = str((other.attrs.get("details") or {}).get("exception", ""))
         return head.domain == "storage" and exception.rpartition(".")[2] in _IO
     return True
+
+
+def _of_rank(head: Symptom, absent: Symptom, case: Case) -> bool:
+    """Whether a rank that never came is one whose GPU, or whole node, had failed."""
+    if head.entity == "node":
+        return True
+    return absent.rank == case.view.rank_on(head.node or "", head.attrs.get("uuid"), head.attrs.get("index"))
 
 
 def _outlived(head: Symptom, other: Symptom, case: Case) -> bool:
@@ -109,8 +120,20 @@ def _same_fault(head: Symptom, other: Symptom) -> bool:
         if {head.subdomain, other.subdomain} <= {"network_hca", "network_hca_port"}:
             return True
         return other.strength == "likely" or head.tier == 1 or other.tier - head.tier >= 2
+    if head.subdomain == other.subdomain == "node_mount":
+        return _same_disk(head, other)
     if "sxid" in head.attrs and "sxid" in other.attrs:
         return True  # one switch told twice, or several that lost the same GPU: the first one speaks
     if head.subdomain == "pcie":
         return other.subdomain in ("accelerator_gpu", "accelerator_fabric", "network_hca")
     return other.subdomain == "accelerator_fabric" and head.order < other.order
+
+
+def _same_disk(head: Symptom, other: Symptom) -> bool:
+    """Whether the block layer, a file system on it and a program speak of one local disk."""
+    if not head.attrs.get("kernel"):
+        return False
+    if not other.attrs.get("kernel"):
+        return other.code in _DISK_ERRNO and head.code.partition(".")[0] in _DISK_LAYERS
+    one, two = ((s.entity or "").partition("/")[2] for s in (head, other))
+    return bool(one and two) and (one.startswith(two) or two.startswith(one))
