@@ -27,6 +27,8 @@ MAX_ADDRESSES: Final = 16384
 MAX_SETTINGS: Final = 64
 MAX_QUEUES: Final = 16
 MAX_PORT_LOGS: Final = 1024
+SOME_PORT: Final = ""
+"""NCCL before 2.20 prints that a port failed, and not which one."""
 SETTINGS: Final = frozenset({"nccl.version", "nccl.env", "nccl.net"})
 
 
@@ -136,8 +138,8 @@ class EvidenceStore:
         details = data.details or {}
         if data.code == "training.nan_loss":
             return self._changed(self.progress.add_bad(event.time, data.seq), "progress")
-        if data.code in ("nccl.port_error", "nccl.port_active") and data.device is not None:
-            key = (node_of(event) or "", port_name(data.device))
+        if data.code in ("nccl.port_error", "nccl.port_active"):
+            key = (node_of(event) or "", port_name(data.device) if data.device is not None else SOME_PORT)
             log = self.port_logs.get(key)
             if log is None:
                 if not self.port_logs.admit(key, self._evict_port):

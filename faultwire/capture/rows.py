@@ -26,6 +26,8 @@ class Rows:
         if not isinstance(row, dict) or not isinstance(row.get("time"), str):
             raise DecodeError("wrong_shape", 'a job needs a "time"')
         data = {k: v for k, v in row.items() if k != "time"}
+        if isinstance(data.get("gpus"), dict):
+            data["gpus"] = {node: self._both_names(node, used) for node, used in data["gpus"].items()}
         job_id, attempt = str(data.get("job_id")), data.get("attempt")
         return self._checked(
             {
@@ -39,6 +41,15 @@ class Rows:
             },
             key=job_id,
         )
+
+    def _both_names(self, node: str, used: Any) -> Any:
+        """GPUs that a scheduler names by index, by their UUIDs as well: some events know the one, some the
+        other, and no sample of a recording need join them."""
+        if not isinstance(used, list):
+            return used
+        known = {gpu.index: gpu.uuid for gpu in self._inventory.get(node, EMPTY).gpus}
+        more = [known[name] for name in used if isinstance(name, int) and known.get(name) is not None]
+        return [*used, *(uuid for uuid in more if uuid not in used)]
 
     def of_node(self, row: Any, node: str) -> Event[Any]:
         """An event of a node; `source`, `id`, `subject` and `partitionkey` may be missing."""

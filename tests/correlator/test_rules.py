@@ -561,6 +561,47 @@ def test_storage_that_training_went_on_without_is_not_the_cause() -> None:
     assert cause(stopped)[0] == "storage/shared_filesystem"
 
 
+def test_a_gsp_that_answered_nobody_hurt_no_step_that_was_done_meanwhile() -> None:
+    """Its line says that it waited 45 s; the steps of that time say that the work went on."""
+    hung = xid(
+        119, 122.5, "node-06", 1, message="NVRM: Xid: 119, Timeout after 45s of waiting for RPC response"
+    )
+    fired = log("pytorch.watchdog_timeout", 722, "node-01", 0, collective="ALLREDUCE", seq=7, timeout_s=600.0)
+
+    assert dies_of(xid(95, 122.1, "node-02", 3), hung, fired, end=725)[1] == [
+        ("node-02", "gpu/GPU-node-02-3")
+    ]
+
+
+@pytest.mark.parametrize(("code", "follow", "found"), [(12028, 45, "hardware/accelerator_fabric"), (12028, 13, None), (20034, 45, None)])  # fmt: skip
+def test_two_switch_errors_called_non_fatal_stall_the_links_of_a_gpu_that_then_aborts(
+    code: int, follow: int, found: str | None
+) -> None:
+    events = [sxid(code, 121, fatal=False), xid(follow, 123), blames(125, "node-01", "node-05")]
+    told = dies_of(*events)[0]
+    assert (told == found) if found else (told != "hardware/accelerator_fabric")
+
+
+def test_a_port_error_without_a_name_is_an_outage_of_its_node() -> None:
+    """NCCL before 2.20 names no device."""
+    pair = [log("nccl.port_error", 121, "node-07", 48), log("nccl.port_active", 131, "node-07", 48)]
+    late = blames(129, "node-01", "node-07", status=12)
+
+    assert dies_of(*pair, late) == ("hardware/network_hca_port", [("node-07", "node")])
+    assert dies_of(outage(121, until=131), *pair, late) == ("hardware/network_hca_port", [PORT])
+
+
+@pytest.mark.parametrize(
+    ("attached", "found"), [(None, "hardware/pcie"), ("GPU-node-07-3", "hardware/network_hca_port")]
+)
+def test_a_port_goes_with_its_card_that_is_cut_off(attached: str | None, found: str) -> None:
+    cut = aer("fatal", 121, "node-07", recovery="dpc", pci_bdf="0000:bf:01.0", attached_to=attached)
+    late = blames(129, "node-01", "node-07", status=12)
+
+    told = dies_of(cut, outage(121.5, until=160), late)[0]
+    assert told == found or (attached is not None and told != "hardware/pcie")
+
+
 def test_layers_of_one_disk_are_one_fault() -> None:
     disk = [
         kernel("filesystem", 121, code="block.io_error", device="nvme1n1"),

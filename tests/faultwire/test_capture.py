@@ -57,6 +57,19 @@ def test_events_without_id_source_and_key_get_them(tmp_path: Path) -> None:
     assert record.event.provenance == "replay"
 
 
+def test_gpus_of_a_job_are_named_by_index_and_by_uuid(tmp_path: Path) -> None:
+    """An event about a GPU of somebody else must be known as such, whichever name it has."""
+    gpus = [{"index": i, "uuid": f"GPU-{i}"} for i in range(3)]
+    job = {**JOB, "gpus": {"node-01": [0, 2], "node-02": [1]}}
+    write(
+        tmp_path,
+        {"jobs.jsonl": jsonl(job), "cluster.json": json.dumps({"nodes": {"node-01": {"gpus": gpus}}})},
+    )
+    told = {r.event.kind: r.event.data for r in load(tmp_path).records if r.key in ("7", "node-01")}
+    assert told["job"].gpus == {"node-01": [0, 2, "GPU-0", "GPU-2"], "node-02": [1]}
+    assert told["placement"].attempts[0].gpus == [0, 2, "GPU-0", "GPU-2"]
+
+
 def test_a_line_may_hold_a_batch(tmp_path: Path) -> None:
     batch = [
         port_event("mlx5_0", "DOWN", "2026-03-20T22:06:00Z"),

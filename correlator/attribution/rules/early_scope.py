@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from correlator.attribution.case import Case
+from correlator.attribution.case import STALL, Case
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
 from topics.numbers import whole
@@ -128,12 +128,13 @@ def survived_evidence(case: Case) -> Sequence[Symptom]:
 def _borne(s: Symptom, case: Case, steps: Sequence[int], interval: int) -> Symptom:
     """Storage that stays away from what training needs stops it. When steps went on at their pace up to a
     failure that has nothing to do with storage, it did not."""
-    failed = case.first_failure
+    told = [x.time for x in case.seen if not x.attrs.get("by_absence") and x.code != STALL]
+    failed = min(told, default=None)
     if s.domain != "storage" or failed is None:
         return s
     if any(x.domain == "storage" and not x.attrs.get("kernel") and x is not s for x in case.symptoms):
         return s
-    went_on = [t for t in steps if s.begins < t <= failed]
+    went_on = [t for t in steps if s.time < t <= failed]
     if len(went_on) >= BORNE_STEPS and failed - went_on[-1] <= 2 * interval:
         return s.demote("SurvivedEvidence", f"{len(went_on)} training steps were done while it lasted")
     return s

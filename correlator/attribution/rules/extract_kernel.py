@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from correlator.attribution.case import Case
@@ -11,7 +12,7 @@ from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Role, Strength, Symptom
 from correlator.attribution.view import gpu_entity
 from correlator.evidence.sketch import Group, Occurrence
-from topics.time import from_seconds
+from topics.time import NS_PER_S, from_seconds
 
 _UNKNOWN_XID: Final = XidRole("accelerator_gpu", "weak", 6, at_once=False)
 _DECODED: Final[dict[str, Strength]] = {
@@ -27,6 +28,9 @@ _EITHER_SUBCODES: Final = frozenset({16, 18})
 """Link-down sub-codes that NVIDIA gives as software or signal integrity."""
 _GSP_WAIT: Final = re.compile(r"Timeout after (\d{1,4})s")
 _STUCK: Final = re.compile(r"stuck for (\d{1,5})s|blocked for more than (\d{1,6}) seconds")
+STALLING_SXIDS: Final = frozenset({"11004", "12028"})
+"""Printed as non-fatal, and the GPU's NVLink traffic stalls. Source: NVIDIA's Fabric Manager guide."""
+STALLS_NS: Final = 60 * NS_PER_S
 _OTHER_JOB: Final = re.compile(r"\bjob_(\w{1,40})")
 _MENDED: Final = frozenset({"nfs.server_ok", "lustre.connection_restored"})
 _HARMLESS_HINTS: Final = frozenset({"ignore", "corrected_ecc"})
@@ -38,15 +42,16 @@ def extract_xid(case: Case) -> list[Symptom]:
     """An XID is a fault of one GPU, of a kind and strength that the code (and its words) give.
 
     Needs a driver line. Must not take codes that follow other faults, record repairs or stem from
-    programs for hardware faults.
+    programs for hardware faults, nor date one back to before a step that all GPUs have done.
     """
+    steps = case.view.store.progress.distinct()
     return [
         *case.symptoms,
-        *(s for g in case.view.groups("xid") for o in g.occurrences() for s in _xid(g, o)),
+        *(s for g in case.view.groups("xid") for o in g.occurrences() for s in _xid(g, o, steps)),
     ]
 
 
-def _xid(group: Group, found: Occurrence) -> list[Symptom]:
+def _xid(group: Group, found: Occurrence, steps: Sequence[int]) -> list[Symptom]:
     code, decoded = int(group.key[3]), group.key[4]
     a = found.attrs
     role = xid_roles().get(code)
@@ -54,9 +59,12 @@ def _xid(group: Group, found: Occurrence) -> list[Symptom]:
         hardware = a.get("severity") == "fatal" and a.get("attribution") in ("hardware", "firmware")
         role = XidRole("accelerator_gpu", "likely", 5, at_once=False) if hardware else _UNKNOWN_XID
     name, kind, strength, tier, order = _meaning(code, decoded, role, a)
-    start = None
+    start = latest = None
     if (wait := _GSP_WAIT.search(a.get("message", ""))) is not None:
         start = found.time - from_seconds(int(wait[1]))
+        done = max((t for t in steps if t <= found.time), default=start)
+        if done > start:  # it hurt nobody at first: some time after that step it did
+            start, latest = done, found.time
     return [
         Symptom(
             code=name,
@@ -70,6 +78,7 @@ def _xid(group: Group, found: Occurrence) -> list[Symptom]:
             subdomain=role.subdomain,
             strength=strength,
             start=start,
+            latest=latest,
             order=order,
             attrs={
                 "xid": code,
@@ -125,8 +134,17 @@ def _meaning(
 def extract_sxid(case: Case) -> list[Symptom]:
     """A fatal SXID is a fault of an NVSwitch and takes NVLink from the GPUs behind it.
 
-    Needs the line's own word "Fatal". Must not take non-fatal and informational codes for outages.
+    Needs the line's own word "Fatal", or one of two codes that stall a GPU's links and the abort (XID 45)
+    that they end in. Must not take other non-fatal and informational codes for outages.
     """
+    aborted = {(o.node, o.time) for g in case.view.groups("xid") if g.key[3] == "45" for o in g.occurrences()}
+
+    def strength(group: Group, o: Occurrence) -> Strength:
+        if group.key[4] == "fatal":
+            return "lethal"
+        near = (node == o.node and 0 <= at - o.time <= STALLS_NS for node, at in aborted)
+        return "likely" if group.key[3] in STALLING_SXIDS and any(near) else "none"
+
     return [
         *case.symptoms,
         *(
@@ -134,13 +152,13 @@ def extract_sxid(case: Case) -> list[Symptom]:
                 code=f"sxid.{group.key[3]}",
                 time=o.time,
                 tier=2,
-                role="root" if group.key[4] == "fatal" else "info",
+                role="info" if strength(group, o) == "none" else "root",
                 node=group.key[1],
                 entity=f"nvswitch/{group.key[2]}",
                 evidence=(o.id,),
                 domain="hardware",
                 subdomain="accelerator_fabric",
-                strength="lethal" if group.key[4] == "fatal" else "none",
+                strength=strength(group, o),
                 order=3,
                 attrs={"sxid": int(group.key[3]), "kernel": True, **o.attrs},
                 drill=bool(o.attrs.get("drill")),

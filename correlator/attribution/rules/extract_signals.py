@@ -10,6 +10,7 @@ from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
 from correlator.attribution.view import AttemptView
 from correlator.evidence.spans import Span
+from correlator.evidence.store import SOME_PORT
 from topics.time import from_seconds
 
 _QUIET: Final = frozenset({"info"})
@@ -97,9 +98,15 @@ def extract_outages(case: Case) -> list[Symptom]:
             )
         )
     for (node, device), log in sorted(view.store.port_logs.items()):
-        entity = f"port/{device}"
+        entity = f"port/{device}" if device != SOME_PORT else "node"
+        known = [
+            o
+            for (n, e), told in seen.items()
+            if n == node and (e == entity or device == SOME_PORT)
+            for o in told
+        ]
         for outage in log.outages():
-            if _overlaps(seen.get((node, entity), []), outage.start, outage.end, view.eps(node)):
+            if _overlaps(known, outage.start, outage.end, view.eps(node)):
                 continue
             found.append(
                 Symptom(

@@ -13,6 +13,7 @@ from topics.time import NS_PER_S, from_seconds
 NAME: Final = "Xid149AndNvlinkFiltering"
 SAME_CLOCK_NS: Final = NS_PER_S
 """Slack between a node's kernel log and its ranks' logs: one clock, two buffers."""
+CUT_OFF_NS: Final = 3 * NS_PER_S
 _OWN_CAUSE: Final = frozenset({"code_exception", "gpu_oom", "numerical", "collective_desync"})
 """Errors of a program that no device brings about: only what comes after a root can follow from it."""
 _NETWORK: Final = frozenset({"network_hca", "network_hca_port", "network_fabric"})
@@ -64,7 +65,7 @@ def _follows(head: Symptom, other: Symptom, case: Case) -> bool:
         return False
     if other.role == "root" and other.tier <= 4:
         return _same_fault(head, other)
-    if other.attrs.get("by_absence") and head.tier <= 2:
+    if other.attrs.get("by_absence"):
         return _of_rank(head, other, case)
     if other.role == "root" and other.subdomain in _OWN_CAUSE:
         if other.time < head.begins - SAME_CLOCK_NS:
@@ -79,8 +80,11 @@ def _follows(head: Symptom, other: Symptom, case: Case) -> bool:
 
 
 def _of_rank(head: Symptom, absent: Symptom, case: Case) -> bool:
-    """Whether a rank that never came is one whose GPU, or whole node, had failed."""
-    if head.entity == "node":
+    """Whether a rank that never came is held up by what failed on its node: of the GPUs only by its own, and
+    not by the network, on which it would have been heard of."""
+    if head.subdomain in _NETWORK:
+        return False
+    if not (head.entity or "").startswith("gpu/"):
         return True
     return absent.rank == case.view.rank_on(head.node or "", head.attrs.get("uuid"), head.attrs.get("index"))
 
@@ -116,6 +120,10 @@ def _same_fault(head: Symptom, other: Symptom) -> bool:
         return not _of_device(head, other)
     if head.subdomain == "pcie" and _device(head) == _device(other) and head.begins <= other.begun:
         return True
+    if head.subdomain == "pcie" and other.subdomain == "network_hca_port":
+        # what hangs on a bridge that is cut off goes at once; where the device is known, it was asked above
+        at_once = head.begins <= other.begun and other.begins - head.begun <= CUT_OFF_NS
+        return at_once and head.code == "aer.dpc" and not head.attrs.get("attached")
     if other.tier > head.tier:
         if {head.subdomain, other.subdomain} <= {"network_hca", "network_hca_port"}:
             return True
