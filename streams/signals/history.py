@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+FURTHEST: Final = 100_000
+"""Nothing that is counted here (temperatures) is further from 0; a state holds numbers of 64 bits."""
 
 
 class History:
@@ -18,7 +21,7 @@ class History:
         self._fresh_until = 0
 
     def add(self, value: float) -> None:
-        key = round(value)
+        key = round(min(max(value, -FURTHEST), FURTHEST))
         self.bins[key] = self.bins.get(key, 0) + 1
         self.count += 1
         if self.count > self.MOST:

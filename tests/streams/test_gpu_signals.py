@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streams.signals.settings import Override, SignalSettings
-from tests.streams.builders import Fleet, at, beat, placed, raw
+from tests.streams.builders import NODE, Fleet, at, beat, placed, raw
 from topics.events import Event
 from topics.payloads import Aer, Gpu, Nvlink, Repeats, Sxid, Throttle
 
@@ -402,3 +402,10 @@ def test_a_sample_that_comes_again_or_late_opens_nothing_anew() -> None:
     fleet.put(gpu(30, remapped_rows={"pending": False}))
     fleet.put(bad, now=40)
     assert states(fleet, "remap_pending") == ["open", "cleared"]
+
+
+def test_a_temperature_beyond_all_numbers_of_64_bits_is_kept_in_the_state() -> None:
+    fleet = Fleet()
+    for i, hot in enumerate((1e308, -1e308, 61.0)):
+        fleet.put(gpu(i * 30, temperature_c=hot, memory_temperature_c=-hot))
+    assert fleet.store[NODE]
