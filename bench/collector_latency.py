@@ -22,7 +22,7 @@ from bench.collector_agent import STEPS
 from collectors.delivery.link import KafkaLink
 from collectors.delivery.record import Outgoing
 from tests.collectors.agent.process import KMSG, marker
-from tests.collectors.nvml.fake import FakeNode
+from tests.collectors.nvml.fake import FakeNode, agent_environment
 from tests.collectors.nvml.fake import build as build_nvml
 from tests.collectors.readers.sysfs import SysfsTree
 
@@ -47,10 +47,7 @@ async def latency(bootstrap: str, prefix: str, folder: Path, rounds: int = ROUND
     node.control.poll_us = 500_000
     agent = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.collector_agent", bootstrap, prefix, str(folder / "state"), str(stamps),
-        env={
-            **os.environ, "BENCH_SYSFS": str(folder / "sys"), "LD_LIBRARY_PATH": str(folder / "nvml"),
-            "FAKE_NVML_CONTROL": str(folder / "control"), "MALLOC_ARENA_MAX": "2",
-        },
+        env={**agent_environment(folder), "BENCH_SYSFS": str(folder / "sys")},
     )  # fmt: skip
     try:
         return await _measured(bootstrap, prefix, agent, stamps, rounds)

@@ -30,7 +30,7 @@ from collectors.delivery.link import KafkaLink, Link
 from collectors.readers.kmsg import KmsgReader
 from collectors.settings import CollectSettings
 from faultwire.broker.cluster import Cluster
-from tests.collectors.nvml.fake import FakeNode
+from tests.collectors.nvml.fake import FakeNode, agent_environment
 from tests.collectors.nvml.fake import build as build_nvml
 from tests.collectors.readers.builders import kernel_lines, kmsg
 from tests.collectors.readers.sysfs import SysfsTree
@@ -63,12 +63,7 @@ async def idle(bootstrap: str, folder: Path, seconds: float = 120.0) -> Result:
         "--set", f"collect.state_dir={folder / 'idle'}", "--set", f"collect.sysfs_root={folder / 'sys'}",
         "--set", f"kafka.prefix={PREFIX}", "--set", f"kafka.bootstrap={bootstrap}",
         "collect", "--node", "idle",
-        env={
-            **os.environ,
-            "LD_LIBRARY_PATH": str(folder / "nvml"),
-            "FAKE_NVML_CONTROL": str(folder / "control"),
-            "MALLOC_ARENA_MAX": "2",
-        },
+        env=agent_environment(folder),
     )  # fmt: skip
     await asyncio.sleep(15)
     began, cpu = time.monotonic(), cpu_seconds(process.pid)

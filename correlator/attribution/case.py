@@ -84,9 +84,10 @@ class Case:
 
     @cached_property
     def first_failure(self) -> int | None:
-        """When something was first seen to fail. That steps stay away is a sign of trouble, not of its end:
-        with a long transport budget training stands still for minutes before NCCL gives up."""
-        times = [s.time for s in self.seen if s.code != STALL] + self._ending()
+        """When something was first seen to fail. What is inferred from silence is a sign of trouble, not of
+        its end: with a long transport budget training stands still for minutes before NCCL gives up."""
+        failed = (s for s in self.seen if s.code != STALL and not s.attrs.get("by_absence"))
+        times = [s.time for s in failed] + self._ending()
         return min(times, default=None)
 
     def _ending(self) -> list[int]:

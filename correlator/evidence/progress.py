@@ -60,11 +60,13 @@ class Progress:
     All ranks report the same steps; of one rank it can be seen when it counts anew.
     """
 
-    __slots__ = ("_reports", "first", "losses")
+    __slots__ = ("_distinct", "_reports", "first", "losses")
 
     def __init__(self) -> None:
         self._reports: dict[int, list[Report]] = {}
         """By rank, rising; without one, as that of `NO_RANK`."""
+        self._distinct: list[int] | None = None
+        """What `distinct` gives, until another report comes: each look at an attempt asks many times."""
         self.losses = Losses()
         self.first: int | None = None
         """When the first step was reported."""
@@ -81,6 +83,7 @@ class Progress:
         report = (time, step)
         if own is None or report in own or (len(own) >= KEPT_STEPS and report < own[0]):
             return changed
+        self._distinct = None
         insort(own, report)
         del own[:-KEPT_STEPS]
         return True
@@ -109,6 +112,11 @@ class Progress:
     def distinct(self) -> list[int]:
         """Times at which new steps appeared, rising. Several ranks tell the same step; when a rank counts
         anew (another epoch, a restart within the attempt), its steps are new."""
+        if self._distinct is None:
+            self._distinct = self._steps()
+        return self._distinct
+
+    def _steps(self) -> list[int]:
         earliest: dict[tuple[int, int], int] = {}
         for rank, reports in self._reports.items():
             least = 2 if rank == NO_RANK else 1  # several ranks' lines in one file are not quite in order

@@ -9,7 +9,6 @@ when it ends.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ from typing import Final
 from bench.harness import line
 from collectors.settings import CollectSettings
 from tests.chaos.soak import Soaked, look
-from tests.collectors.nvml.fake import XID_EVENT, FakeNode
+from tests.collectors.nvml.fake import XID_EVENT, FakeNode, agent_environment
 from tests.collectors.nvml.fake import build as build_nvml
 from tests.collectors.readers.sysfs import SysfsTree
 from tests.e2e.pipeline import Pipeline
@@ -90,12 +89,7 @@ async def _agent(folder: Path, bootstrap: str, prefix: str) -> Process:
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "faultwire", "--config", str(folder / "faultwire.toml"),
         "collect", "--node", "soak",
-        env={
-            **os.environ,
-            "LD_LIBRARY_PATH": str(folder / "nvml"),
-            "FAKE_NVML_CONTROL": str(folder / "control"),
-            "MALLOC_ARENA_MAX": "2",
-        },
+        env=agent_environment(folder),
     )  # fmt: skip
 
 

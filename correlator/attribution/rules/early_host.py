@@ -118,6 +118,7 @@ def shared_storage_merge(case: Case) -> Sequence[Symptom]:
             counts.setdefault(s.entity, set()).update(_tellers(s))
     named = max(counts, key=lambda e: (len(counts[e]), e), default=None)
     entity = named if named is not None and len(counts[named]) * 2 >= len(nodes) else "filesystem/shared"
+    ended = [s.until for s in together if s.until is not None]
     whole = Symptom(
         code="storage.shared",
         time=first.time,
@@ -129,10 +130,8 @@ def shared_storage_merge(case: Case) -> Sequence[Symptom]:
         subdomain="shared_filesystem",
         strength="likely",
         start=first.begins,
-        until=None
-        if None in (ends := [s.until for s in together])
-        else max(e for e in ends if e is not None),
-        lasting=None in ends,
+        until=max(ended) if len(ended) == len(together) else None,
+        lasting=len(ended) < len(together),
         nodes=frozenset(nodes),
         drill=any(s.drill for s in together),
     )

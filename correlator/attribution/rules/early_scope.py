@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from correlator.attribution.case import STALL, Case
+from correlator.attribution.case import Case
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
 from topics.numbers import whole
@@ -128,9 +128,7 @@ def survived_evidence(case: Case) -> Sequence[Symptom]:
 def _borne(s: Symptom, case: Case, steps: Sequence[int], interval: int) -> Symptom:
     """Storage that stays away from what training needs stops it. When steps went on at their pace up to a
     failure that has nothing to do with storage, it did not."""
-    told = [x.time for x in case.seen if not x.attrs.get("by_absence") and x.code != STALL]
-    failed = min(told, default=None)
-    if s.domain != "storage" or failed is None:
+    if s.domain != "storage" or (failed := case.first_failure) is None:
         return s
     if any(x.domain == "storage" and not x.attrs.get("kernel") and x is not s for x in case.symptoms):
         return s

@@ -137,36 +137,33 @@ def extract_sxid(case: Case) -> list[Symptom]:
     Needs the line's own word "Fatal", or one of two codes that stall a GPU's links and the abort (XID 45)
     that they end in. Must not take other non-fatal and informational codes for outages.
     """
-    aborted = {(o.node, o.time) for g in case.view.groups("xid") if g.key[3] == "45" for o in g.occurrences()}
-
-    def strength(group: Group, o: Occurrence) -> Strength:
-        if group.key[4] == "fatal":
-            return "lethal"
-        near = (node == o.node and 0 <= at - o.time <= STALLS_NS for node, at in aborted)
-        return "likely" if group.key[3] in STALLING_SXIDS and any(near) else "none"
-
-    return [
-        *case.symptoms,
-        *(
-            Symptom(
-                code=f"sxid.{group.key[3]}",
-                time=o.time,
-                tier=2,
-                role="info" if strength(group, o) == "none" else "root",
-                node=group.key[1],
-                entity=f"nvswitch/{group.key[2]}",
-                evidence=(o.id,),
-                domain="hardware",
-                subdomain="accelerator_fabric",
-                strength=strength(group, o),
-                order=3,
-                attrs={"sxid": int(group.key[3]), "kernel": True, **o.attrs},
-                drill=bool(o.attrs.get("drill")),
+    aborts = [(o.node, o.time) for g in case.view.groups("xid") if g.key[3] == "45" for o in g.occurrences()]
+    found = []
+    for group in case.view.groups("sxid"):
+        _, node, switch, code, severity, _ = group.key
+        for o in group.occurrences():
+            strength: Strength = "lethal" if severity == "fatal" else "none"
+            if strength == "none" and code in STALLING_SXIDS:
+                ends_in = (where == node and 0 <= at - o.time <= STALLS_NS for where, at in aborts)
+                strength = "likely" if any(ends_in) else "none"
+            found.append(
+                Symptom(
+                    code=f"sxid.{code}",
+                    time=o.time,
+                    tier=2,
+                    role="info" if strength == "none" else "root",
+                    node=node,
+                    entity=f"nvswitch/{switch}",
+                    evidence=(o.id,),
+                    domain="hardware",
+                    subdomain="accelerator_fabric",
+                    strength=strength,
+                    order=3,
+                    attrs={"sxid": int(code), "kernel": True, **o.attrs},
+                    drill=bool(o.attrs.get("drill")),
+                )
             )
-            for group in case.view.groups("sxid")
-            for o in group.occurrences()
-        ),
-    ]
+    return [*case.symptoms, *found]
 
 
 @rule(name="ExtractAer", kind="extractor", phase="EXTRACT")

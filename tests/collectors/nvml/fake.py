@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import subprocess
 from ctypes import c_char, c_uint64
 from pathlib import Path
@@ -81,6 +82,17 @@ def build(folder: Path, *, old: bool = False) -> Path:
         check=True,
     )  # fmt: skip
     return library
+
+
+def agent_environment(folder: Path) -> dict[str, str]:
+    """For an agent as a process of its own: the library in `folder`/nvml, a `FakeNode` at `folder`/control,
+    and the limit to arenas that the deployed units set."""
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(folder / "nvml"),
+        "FAKE_NVML_CONTROL": str(folder / "control"),
+        "MALLOC_ARENA_MAX": "2",
+    }
 
 
 class FakeNode:
