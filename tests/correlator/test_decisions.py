@@ -191,6 +191,15 @@ def test_too_wide_a_blast_radius_holds_everything() -> None:
     assert asked(*LOST, policy=narrow) == []
 
 
+def test_a_port_that_went_down_within_the_clock_error_of_a_lost_gpu_is_a_rival() -> None:
+    """It may be the cause in a moment; one that went down seconds before had its time."""
+    lost = xid(79, 121, resolution="RESTART_BM")
+    assert names(asked(lost, outage(120.8, when=121.1), now=121.2, phase="provisional")) == []
+    assert names(asked(lost, outage(117, when=121), now=121.2, phase="provisional"))[0] == (
+        "interrupt_and_restart", ["node-05"],
+    )  # fmt: skip
+
+
 def test_a_policy_may_wait_for_certainty() -> None:
     policy = load_policy()
     patient = changed(interrupt=policy.interrupt.model_copy(update={"at": "lethal"}))

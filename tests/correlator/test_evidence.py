@@ -209,6 +209,13 @@ def test_steps_that_a_rank_counts_anew_are_new() -> None:
     assert progress.distinct() == [i * 10 * NS_PER_S for i in range(15)]
 
 
+def test_what_was_asked_of_the_steps_is_asked_anew_when_another_comes() -> None:
+    progress = stepping(0, 1)
+    assert progress.distinct() == [0, 10 * NS_PER_S]
+    progress.add(20 * NS_PER_S, 2, 0)
+    assert progress.last() == 20 * NS_PER_S
+
+
 def test_steps_that_another_rank_tells_minutes_late_are_not_new() -> None:
     progress = stepping(*range(12))
     stepping(*range(12), rank=1, late=150.0, progress=progress)

@@ -541,6 +541,21 @@ def test_an_abort_by_watchdog_makes_nobody_a_suspect() -> None:
     assert dies_of(fired, *lost, end=730) == (INSUFFICIENT, [])
 
 
+def test_who_raises_at_a_barrier_makes_itself_no_suspect() -> None:
+    raised = log("pytorch.monitored_barrier", 420, "node-01", 0)
+
+    assert dies_of(xid(119, 122), raised, blames(422, "node-03", "node-01"), end=425) == (
+        "hardware/accelerator_gpu", [GPU],
+    )  # fmt: skip
+
+
+def test_a_node_that_only_the_scheduler_lost_is_a_suspect() -> None:
+    lost = log("slurm.node_failure", 122, "node-01", details={"node": "node-03"})
+    heard = [coverage(node) for node in NODES]
+    found = cause(verdict([job(), *steps(120), *heard, lost, job("NODE_FAIL", 125)]))
+    assert found == (INSUFFICIENT, [("node-03", "node")])
+
+
 def test_a_rank_that_never_came_is_explained_by_its_own_gpu() -> None:
     barrier = log("pytorch.monitored_barrier", 420, "node-01", 0, details={"ranks": "34"})
     lost = [blames(422, "node-03", "node-01")]
@@ -557,14 +572,52 @@ def test_storage_that_training_went_on_without_is_not_the_cause() -> None:
         "workload/code_exception",
         [("node-01", "rank/2")],
     )
-    stopped = verdict([job(), *steps(55), *gone, raises(122, "node-01", 2), *later, job("FAILED", 140)])
-    assert cause(stopped)[0] == "storage/shared_filesystem"
+    for last in (55, 90):
+        stopped = verdict([job(), *steps(last), *gone, raises(122, "node-01", 2), *later, job("FAILED", 140)])
+        assert cause(stopped)[0] == "storage/shared_filesystem", "steps stopped long before the error"
+
+
+def test_storage_that_a_program_could_not_use_in_the_end_stays_the_cause() -> None:
+    gone = [kernel("storage_stall", 60, node, code="nfs.not_responding", server="nfs-home") for node in NODES]
+    failed = [log("storage.eio", 122, n, 8 * NODES.index(n), details={"path": "/home/x"}) for n in NODES[:3]]
+
+    assert dies_of(*gone, *failed)[0] == "storage/shared_filesystem"
+
+
+def test_a_storage_stall_counts_from_its_line_for_what_training_did_meanwhile() -> None:
+    """The kernel says so minutes after the server has stopped to answer: steps before the line tell nothing."""
+    gone = [
+        kernel("storage_stall", 121, node, code="nfs.not_responding", server="nfs-home") for node in NODES
+    ]
+
+    assert dies_of(*gone, raises(123, "node-01", 2))[0] == "storage/shared_filesystem"
+
+
+def test_storage_that_was_back_only_as_training_died_is_not_outlived() -> None:
+    gone = [kernel("storage_stall", 60, node, code="nfs.not_responding", server="nfs-home") for node in NODES]
+    back = [kernel("storage_stall", 121, node, code="nfs.server_ok", server="nfs-home") for node in NODES]
+    over = [kernel("storage_stall", 70, node, code="nfs.server_ok", server="nfs-home") for node in NODES]
+    error = raises(122, "node-01", 2)
+
+    assert (
+        cause(verdict([job(), *steps(62), *gone, *back, error, job("FAILED", 140)]))[0]
+        == "storage/shared_filesystem"
+    )
+    assert dies_of(*gone, *over, error)[0] == "workload/code_exception"
+
+
+def test_a_rank_that_hangs_in_its_mount_is_explained_by_it() -> None:
+    """That the rank never came is inferred for the time of the last step: it is no failure that was seen."""
+    hung = kernel("storage_stall", 60, "node-05", code="nfs.not_responding", server="nfs-home")
+    barrier = log("pytorch.monitored_barrier", 420, "node-01", 0, details={"ranks": "34"})
+
+    assert dies_of(hung, barrier, end=425) == ("storage/node_mount", [("node-05", "filesystem/nfs-home")])
 
 
 def test_a_gsp_that_answered_nobody_hurt_no_step_that_was_done_meanwhile() -> None:
     """Its line says that it waited 45 s; the steps of that time say that the work went on."""
     hung = xid(
-        119, 122.5, "node-06", 1, message="NVRM: Xid: 119, Timeout after 45s of waiting for RPC response"
+        119, 122.0, "node-06", 1, message="NVRM: Xid: 119, Timeout after 45s of waiting for RPC response"
     )
     fired = log("pytorch.watchdog_timeout", 722, "node-01", 0, collective="ALLREDUCE", seq=7, timeout_s=600.0)
 
@@ -580,6 +633,11 @@ def test_two_switch_errors_called_non_fatal_stall_the_links_of_a_gpu_that_then_a
     events = [sxid(code, 121, fatal=False), xid(follow, 123), blames(125, "node-01", "node-05")]
     told = dies_of(*events)[0]
     assert (told == found) if found else (told != "hardware/accelerator_fabric")
+
+
+def test_an_abort_minutes_after_a_non_fatal_switch_error_is_none_of_its_doing() -> None:
+    events = [sxid(12028, 60, fatal=False), xid(45, 123), blames(125, "node-01", "node-05")]
+    assert dies_of(*events)[0] != "hardware/accelerator_fabric"
 
 
 def test_a_port_error_without_a_name_is_an_outage_of_its_node() -> None:
@@ -611,6 +669,8 @@ def test_layers_of_one_disk_are_one_fault() -> None:
     told = log("storage.erofs", 122, "node-05", 34, details={"path": "/local/x"})
 
     assert dies_of(*disk, told, blames(123, "node-01", "node-05"))[1] == [("node-05", "filesystem/nvme1n1p1")]
+    other = kernel("filesystem", 121, code="ext4.error", device="sda1")
+    assert len(dies_of(*disk, other, blames(123, "node-01", "node-05"))[1]) == 2, "two disks are two"
 
 
 def test_a_measured_skew_widens_the_tolerance() -> None:

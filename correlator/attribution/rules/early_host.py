@@ -131,7 +131,7 @@ def shared_storage_merge(case: Case) -> Sequence[Symptom]:
         strength="likely",
         start=first.begins,
         until=max(ended) if len(ended) == len(together) else None,
-        lasting=len(ended) < len(together),
+        lasting=True,
         nodes=frozenset(nodes),
         drill=any(s.drill for s in together),
     )

@@ -148,18 +148,17 @@ def _on_time(case: Case, until: int) -> bool:
 def uncorroborated_suspicion(case: Case) -> Sequence[Symptom]:
     """What only may end an attempt has not ended one whose effects all point elsewhere.
 
-    Needs blame edges between nodes. Must not lower what is lethal by itself, anything when the effects point
-    nowhere, or what happened on the node of a rank that never came.
+    Needs blame edges between nodes. Must not lower what is lethal by itself, or anything when the effects
+    point nowhere.
     """
     blamed = set(ends(case))
     if not blamed:
         return case.symptoms
-    absent = {s.node for s in case.symptoms if s.attrs.get("by_absence")}
 
     def check(s: Symptom) -> Symptom:
         if s.role != "root" or s.strength != "likely" or s.node is None or s.tier == 5:
             return s
-        if s.node in blamed | absent or explained_by(s, (e for e in case.effects if e.role != "wait")):
+        if s.node in blamed or explained_by(s, (e for e in case.effects if e.role != "wait")):
             return s
         return s.demote("UncorroboratedSuspicion", f"the effects point at {', '.join(sorted(blamed)[:4])}")
 

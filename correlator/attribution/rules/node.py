@@ -80,10 +80,7 @@ def _follows(head: Symptom, other: Symptom, case: Case) -> bool:
 
 
 def _of_rank(head: Symptom, absent: Symptom, case: Case) -> bool:
-    """Whether a rank that never came is held up by what failed on its node: of the GPUs only by its own, and
-    not by the network, on which it would have been heard of."""
-    if head.subdomain in _NETWORK:
-        return False
+    """Whether a rank that never came is held up by what failed on its node: of the GPUs only by its own."""
     if not (head.entity or "").startswith("gpu/"):
         return True
     return absent.rank == case.view.rank_on(head.node or "", head.attrs.get("uuid"), head.attrs.get("index"))
