@@ -137,7 +137,11 @@ class EngineConsumer(driver.Consumer):  # type: ignore[misc]
                 state.pop(tp, None)
 
     async def commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
-        """Nothing once something has crashed: the consumer's thread is gone then, and would be waited for."""
+        """After a commit that is under way, not instead of it: that one has chosen its offsets, and what was
+        acknowledged since would be done again by the next owner of the partition. Nothing once something has
+        crashed: the consumer's thread is gone then, and would be waited for."""
+        while await self.maybe_wait_for_commit_to_finish():
+            pass
         if self.crashed:
             return False
         done: bool = await super().commit(topics, start_new_transaction)

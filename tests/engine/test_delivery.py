@@ -7,6 +7,7 @@ import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from tests.engine.counting import kernel_event, output_id
 from tests.engine.harness import Fleet, Worker, ids
@@ -88,14 +89,17 @@ async def test_three_kills_under_a_backlog_lose_nothing_and_count_nothing_twice(
 
 
 async def test_workers_that_join_and_leave_under_a_backlog_hand_over_cleanly(workers: Fleet) -> None:
+    """Each commit takes long, so that one is under way when partitions change hands. Nobody dies here, so
+    nobody may be taken for dead."""
+    start = partial(workers.start, "slow-commit", session_timeout_s=30)
     told = Told()
     async with traffic(workers, told):
-        first = await workers.start()
+        first = await start()
         await first.reaches("records", 100)
-        second = await workers.start()
+        second = await start()
         await second.reaches("records", 100)
         assert await first.stop() == 0
-        third = await workers.start()
+        third = await start()
         await third.reaches("records", 100)
     await workers.drained()
     await told.holds(workers)

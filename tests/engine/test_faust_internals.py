@@ -6,6 +6,7 @@ the broker, before the version is let in.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 from collections.abc import AsyncIterator, Callable
@@ -92,6 +93,8 @@ READ = {
     Consumer.on_partitions_revoked: "d04b7ae7",
     Consumer.perform_seek: "0e8c130f",
     Consumer.getmany: "4b168d84",
+    Consumer.commit: "a354437b",
+    Consumer.maybe_wait_for_commit_to_finish: "d687f63a",
     Consumer.wait_empty: "e4662fe2",
     Consumer._commit_offsets: "1a697990",
     Consumer._new_offset: "1d2c7ea8",
@@ -141,6 +144,26 @@ async def test_the_names_that_we_touch_exist(engine: Engine) -> None:
     assert hasattr(engine.app, "_consumer")
     assert hasattr(engine.app.topics, "_tp_index")
     assert hasattr(engine.app, "consumer_generation_id")
+
+
+async def test_a_commit_asked_for_while_another_is_under_way_is_made_after_it(engine: Engine) -> None:
+    """The one under way has chosen its offsets; what was acknowledged since is not for the next owner."""
+    consumer, calls, answer = engine.app.consumer, asyncio.Queue[int](), asyncio.Event()
+
+    async def force_commit(*_: object, **__: object) -> bool:
+        calls.put_nowait(1)
+        await answer.wait()
+        return True
+
+    consumer.force_commit = force_commit
+    first = asyncio.create_task(consumer.commit())
+    await calls.get()
+    others = [asyncio.create_task(consumer.commit(start_new_transaction=False)) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert calls.empty()  # one at a time
+    answer.set()
+    assert await asyncio.gather(first, *others) == [True, True, True]
+    assert calls.qsize() == 2
 
 
 async def test_the_long_poll_reaches_the_fetcher(engine: Engine) -> None:

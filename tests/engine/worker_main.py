@@ -59,6 +59,18 @@ def slow_seek() -> None:
     Engine.accept = busy  # type: ignore[method-assign]
 
 
+def slow_commit() -> None:
+    """The broker takes its time for each commit, so that one is under way whenever something happens."""
+    commit = EngineConsumerThread.commit
+
+    async def slow(self: Any, offsets: Any) -> bool:
+        await asyncio.sleep(0.6)
+        done: bool = await commit(self, offsets)
+        return done
+
+    EngineConsumerThread.commit = slow
+
+
 def stock_drain() -> None:
     """Faust's own loop from the consumer to the stream (for comparison)."""
     EngineConsumer._drain_messages = driver.Consumer._drain_messages
@@ -109,6 +121,7 @@ def every_raw_topic() -> None:
 SWITCHES: Final[dict[str, Callable[[], None]]] = {
     "stock-recovery": stock_recovery,
     "slow-seek": slow_seek,
+    "slow-commit": slow_commit,
     "stock-drain": stock_drain,
     "changelog-fails": changelog_fails,
     "coordinator-error": coordinator_error,
