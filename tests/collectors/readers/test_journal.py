@@ -18,8 +18,8 @@ from tests.waiting import until
 
 PLAYED = """
 import sys, time
-print("\\n".join(open(sys.argv[1]).read().splitlines()), flush=True)
 open(sys.argv[1] + ".args", "w").write(" ".join(sys.argv[2:]))
+print("\\n".join(open(sys.argv[1]).read().splitlines()), flush=True)
 if "--follow" in sys.argv:
     time.sleep(600)
 """
