@@ -14,33 +14,43 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 
-from bench.harness import Row, cpu_s, fleet, handled, latency_rows, line, main, metric, rss_mb, until
-from bench.probes import Probes
+from bench.harness import Row, cpu_s, fleet, handled, handled_now, latency_rows, line, main, rss_mb, until
+from bench.probes import HEADERS, Probes
 from faultwire.demo.children import Child
-from faultwire.simulate.kafka import Pace, publish, wire_records
+from faultwire.simulate.kafka import wire_records
 from faultwire.simulate.stream import items
 from faultwire.simulate.translate import Translator
 from streams.engine.api import SourceRef
 from streams.processor import NodeProcessor
+from tests.e2e.pipeline import Pipeline
 from topics.events import decode_record
-from topics.time import from_seconds
+from topics.time import from_seconds, seconds
 
 Wire = tuple[str, str, bytes, int, int]
 """topic, key, value, events, event time"""
 
+IN_FLIGHT = 1000
+"""Records sent between two looks at whether the broker keeps up."""
 WARM_S = 31.0
 """After so much fleet time every node has sent heartbeats and been sampled."""
 
 
-def wire(nodes: int, seconds: float) -> Iterator[Wire]:
-    """The records of so much fleet time, made while they are read."""
-    made = fleet(nodes, seconds)
+def wire(nodes: int, span_s: float, start: int | None = None) -> Iterator[Wire]:
+    """What a streams worker reads of so much fleet time from `start`, made while it is read."""
+    made = fleet(nodes, span_s, start=start)
     translator = Translator(made.site)
-    told = until(items(made), made.start + from_seconds(seconds))
-    return ((*record, item[0]) for item in told for record in wire_records(item, translator))
+    told = until(items(made), made.start + from_seconds(span_s))
+    return (
+        (*record, item[0])
+        for item in told
+        for record in wire_records(item, translator)
+        if record[0] in NodeProcessor.sources
+    )
 
 
 def core(nodes: int, records: int) -> list[Row]:
@@ -76,56 +86,71 @@ def core(nodes: int, records: int) -> list[Row]:
     ]
 
 
-async def backlog(nodes: int, workers: int, seconds: float) -> list[Row]:
-    """So much fleet time waits on Kafka; the second half of it is what is measured, with all nodes known."""
+async def send(made: Pipeline, records: Iterable[Wire], *, at_their_time: bool = False) -> None:
+    """Put records on Kafka, at once or when their time comes."""
+    settings = {"linger_ms": 5, "compression_type": "lz4", "max_batch_size": 128 * 1024}
+    async with made.kafka.producer(**settings) as producer:
+        for n, (topic, key, value, _, at) in enumerate(records):
+            if at_their_time and (ahead := seconds(at - time.time_ns())) > 0.001:
+                await asyncio.sleep(ahead)
+            sent = await producer.send(made.topic(topic), value, key=key.encode(), headers=HEADERS)
+            if n % IN_FLIGHT == 0:
+                await sent
+        await producer.flush()
+
+
+async def backlog(nodes: int, workers: int, span_s: float) -> list[Row]:
+    """So much fleet time waits on Kafka. Measured is what comes when every node has been sampled once."""
     async with line() as made:
-        plan = fleet(nodes, seconds, start=time.time_ns() - from_seconds(seconds))
-        stream = list(until(items(plan), plan.start + from_seconds(seconds)))
-        translator = Translator(plan.site)
-        sent = await publish(
-            stream, translator, bootstrap=made.kafka.bootstrap, prefix=made.prefix, pace=Pace(None)
-        )
-        total = sum(1 for item in stream for _ in wire_records(item, Translator(plan.site)))
+        stream = list(wire(nodes, span_s, time.time_ns() - from_seconds(span_s)))
+        await send(made, stream)
+        warm = stream[0][-1] + from_seconds(min(WARM_S, span_s / 2))
+        cold = sum(record[-1] < warm for record in stream)
         children = [await made.worker("streams") for _ in range(workers)]
-        await handled(children, 1 if nodes < 1000 else total * 0.5)
-        begun, cpu, first = time.perf_counter(), cpus(children), await read(children)
-        await handled(children, total * 0.98)
-        took, spent, last = time.perf_counter() - begun, cpus(children) - cpu, await read(children)
-        share = (last - first) / total
+        first = await handled(children, cold)
+        begun, cpu = time.perf_counter(), cpus(children)
+        last = await handled(children, cold + (len(stream) - cold) * 0.9)
+        took, spent = time.perf_counter() - begun, cpus(children) - cpu
+        events = sum(record[3] for record in stream[cold:]) / (len(stream) - cold) * (last - first)
         what = f"backlog on Kafka, {nodes:,} nodes, {workers} worker{'s' * (workers > 1)}"
-        memory = sum(rss_mb(c.process.pid) for c in children)
         return [
-            Row(what, "events", sent),
-            Row(what, "throughput", round(share * sent / took), "events/s"),
-            Row(what, "CPU of the workers", round(spent / (share * sent) * 1e6, 1), "us/event"),
-            Row(what, "resident", round(memory), "MB"),
+            Row(what, "events", round(events)),
+            Row(what, "throughput", round(events / took), "events/s"),
+            Row(what, "CPU of the workers", round(spent / events * 1e6, 1), "us/event"),
+            Row(what, "resident", round(sum(rss_mb(c.process.pid) for c in children)), "MB"),
         ]
 
 
-async def real_time(nodes: int, seconds: float) -> list[Row]:
-    """One worker, the fleet's own pace, probes all the while."""
+async def real_time(nodes: int, cold_s: float, span_s: float, making_s: float) -> list[Row]:
+    """One worker, the fleet's own pace. The whole fleet comes up at once, and each node's first words cost
+    more than its later ones; the probes begin when the worker has caught up, after `cold_s` at the latest.
+    `making_s` is what it takes to make the records, which is done before."""
     async with line() as made:
+        stream = list(wire(nodes, cold_s + span_s, time.time_ns() + from_seconds(making_s)))
+        begin = stream[0][-1]
+        late = seconds(time.time_ns() - begin)
+        assert late < 0, f"{making_s} s were {late:.1f} s too few to make the records"
         child = await made.worker("streams")
-        plan = fleet(nodes, seconds + 25)
-        # every node is known before it counts
-        warm = plan.start + from_seconds(12)
-        end = warm + from_seconds(seconds)
-        rows: list[float] = []
-        sender = asyncio.create_task(
-            publish(
-                until(items(plan), end), Translator(plan.site), bootstrap=made.kafka.bootstrap,
-                prefix=made.prefix, pace=Pace(1.0),
-            )
-        )  # fmt: skip
-        await asyncio.sleep(12)
+        sender = asyncio.create_task(send(made, stream, at_their_time=True))
+        await asyncio.sleep(WARM_S + seconds(begin - time.time_ns()))
+        caught_up: float | str = "not yet"
+        while (since := seconds(time.time_ns() - begin)) < cold_s:
+            due = bisect_left(stream, time.time_ns() - from_seconds(1), key=itemgetter(-1))
+            if await handled_now([child]) >= due:
+                caught_up = round(since)
+                break
+            await asyncio.sleep(2)
         cpu, begun = cpu_s(child.process.pid), time.perf_counter()
         async with Probes(made, "signals") as probes:
-            rows = await probes.ports(seconds)
+            rows = await probes.ports(span_s)
         spent = (cpu_s(child.process.pid) - cpu) / (time.perf_counter() - begun)
-        sent = await sender
+        sender.cancel()
+        await asyncio.gather(sender, return_exceptions=True)
         what = f"real time on Kafka, {nodes:,} nodes, 1 worker"
+        events = sum(record[3] for record in stream) / (cold_s + span_s)
         return [
-            Row(what, "events", sent),
+            Row(what, "traffic", round(events), "events/s"),
+            Row(what, "caught up after all came up", caught_up, "s"),
             Row(what, "share of a core", round(spent * 100, 1), "%"),
             Row(what, "resident", round(rss_mb(child.process.pid)), "MB"),
             *latency_rows(f"{what}, port down to signal", rows),
@@ -136,19 +161,15 @@ def cpus(children: Sequence[Child]) -> float:
     return sum(cpu_s(c.process.pid) for c in children)
 
 
-async def read(children: Sequence[Child]) -> float:
-    return sum([await metric(c, "records_total") for c in children])
-
-
 async def run(quick: bool) -> list[Row]:
     rows: list[Row] = []
     for nodes in (50, 200) if quick else (100, 1000, 12_500):
         rows += core(nodes, 300 if quick else 3000)
     if quick:
-        return [*rows, *(await backlog(300, 1, 20.0)), *(await real_time(100, 3.0))]
+        return [*rows, *(await backlog(1000, 1, 40.0)), *(await real_time(100, 40.0, 3.0, 5.0))]
     for workers in (1, 2):
-        rows += await backlog(12_500, workers, 20.0)
-    rows += await real_time(12_500, 15.0)
+        rows += await backlog(12_500, workers, 60.0)
+    rows += await real_time(12_500, 120.0, 20.0, 60.0)
     return rows
 
 

@@ -57,7 +57,7 @@ def loaded(nodes: int) -> dict[str, float]:
 
 
 def _stream(nodes: int) -> list[Wire]:
-    return [w for w in wire(nodes, 32.0) if w[0] not in ("raw.log", "raw.job")]
+    return [w for w in wire(nodes, 32.0) if w[0] != "raw.log"]
 
 
 async def run(quick: bool) -> list[Row]:
