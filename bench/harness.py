@@ -158,14 +158,13 @@ async def metric(child: Child, name: str) -> float:
 
 async def handled(children: Sequence[Child], records: float, within_s: float = 300.0) -> float:
     """Until these workers together have read so many records since they began; returns how many it were then.
-    Raises `TimeoutError`. A scrape of a worker that knows many nodes takes long, so they take a twentieth of
-    the time at most."""
+    Raises `TimeoutError`. A scrape of a worker that knows many nodes takes long: they come a while apart."""
     async with asyncio.timeout(within_s):
         while True:
             begun = time.perf_counter()
             if (read := await handled_now(children)) >= records:
                 return read
-            await asyncio.sleep(max(0.03, 20 * (time.perf_counter() - begun)))
+            await asyncio.sleep(max(0.03, 3 * (time.perf_counter() - begun)))
 
 
 async def handled_now(children: Sequence[Child]) -> float:
