@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import platform
 import statistics
@@ -26,17 +27,21 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from bench.probes import raw
 from faultwire import broker
 from tests.e2e.pipeline import Pipeline, pipeline
 from tests.kafka import Kafka
-from topics.events import Event, decode, encode_batch
+from topics.events import Event, encode_batch
 from topics.payloads import Job, PlacedAttempt, Placement, Throttle, Xid
-from topics.time import NS_PER_S
+from topics.time import NS_PER_S, from_seconds
+from topics.time import seconds as to_seconds
 
 SPACING_S = 0.1
+MADE_PER_S = 4000
+"""Background records that surely can be made in a second."""
 BACKGROUND_NODES = 200
 
 
@@ -65,25 +70,42 @@ def fallen(node: str, now: int) -> Event[Any]:
     return raw(xid, node, node, f"gpu/GPU-{node}", now)
 
 
+def background_records(rate: int, seconds: float, begin: int) -> list[tuple[bytes, bytes]]:
+    """(key, value) of throttle samples of other nodes, one a record, `rate` a second from `begin` on."""
+    records = []
+    for number in range(int(rate * seconds)):
+        node = f"node-{number % BACKGROUND_NODES:03d}"
+        data = Throttle(gpu_uuid=f"GPU-{node}", reasons=[], mask=0)
+        event = raw(data, node, node, f"gpu/GPU-{node}", begin + number * NS_PER_S // rate)
+        records.append((node.encode(), encode_batch([event])))
+    return records
+
+
 @asynccontextmanager
-async def background(producer: AIOKafkaProducer, prefix: str, rate: int) -> AsyncIterator[None]:
-    """`rate` events a second: throttle samples of other nodes, one a record, evenly spread."""
+async def background(
+    producer: AIOKafkaProducer, prefix: str, rate: int, seconds: float
+) -> AsyncIterator[None]:
+    """`rate` events a second, evenly spread. They are made before, as nodes make them elsewhere; raises
+    `RuntimeError` when they did not last."""
+    making_s = 2 + rate * seconds / MADE_PER_S
+    begin = time.time_ns() + from_seconds(making_s)
+    records = background_records(rate, seconds, begin)
+    await asyncio.sleep(max(0.0, to_seconds(begin - time.time_ns())))
 
     async def go() -> None:
         started, sent = time.perf_counter(), 0
-        while True:
-            due = int((time.perf_counter() - started) * rate)
-            while sent < due:
-                node = f"node-{sent % BACKGROUND_NODES:03d}"
-                data = Throttle(gpu_uuid=f"GPU-{node}", reasons=[], mask=0)
-                event = raw(data, node, node, f"gpu/GPU-{node}", time.time_ns())
-                await producer.send(f"{prefix}raw.throttle", encode_batch([event]), key=node.encode())
-                sent += 1
+        while sent < len(records):
+            due = min(int((time.perf_counter() - started) * rate), len(records))
+            for key, value in records[sent:due]:
+                await producer.send(f"{prefix}raw.throttle", value, key=key)
+            sent = due
             await asyncio.sleep(0.005)
 
     task = asyncio.create_task(go())
     try:
         yield
+        if task.done():
+            raise RuntimeError(f"{seconds:.0f} s of background traffic were too few")
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -134,8 +156,8 @@ async def _listen(consumer: AIOKafkaConsumer, seen: dict[str, float], sent: dict
     """When each sample's node or job was first spoken of, after its fault was sent."""
     async for message in consumer:
         now = time.perf_counter()
-        event = decode(message.value)
-        node = event.node or event.partitionkey.replace("job-", "sick-")
+        event = orjson.loads(message.value)
+        node = event.get("node") or event["partitionkey"].replace("job-", "sick-")
         if node in sent:
             seen.setdefault(node, now)
 
@@ -186,6 +208,12 @@ async def everything(heard: Sized, samples: int, within_s: float = 30.0) -> None
         await asyncio.sleep(0.05)
 
 
+def own_pauses_out() -> None:
+    """No collection of this process's garbage: what measures must not stop for tens of milliseconds."""
+    gc.collect()
+    gc.disable()
+
+
 def figures(values: Sequence[float]) -> dict[str, float]:
     if not values:
         return {"samples": 0}
@@ -208,7 +236,9 @@ async def run(bootstrap: str, samples: int, rate: int) -> dict[str, Any]:
         ):
             await line.worker("streams")
             await line.worker("correlator")
-            async with background(producer, prefix, rate):
+            seconds = 60 + 2.5 * samples * SPACING_S
+            async with background(producer, prefix, rate, seconds):
+                own_pauses_out()
                 stages = {name: figures(v) for name, v in (await to_action(line, producer, samples)).items()}
                 plain = figures(await pass_through(kafka, producer, prefix, samples))
     return {
