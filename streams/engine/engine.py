@@ -30,9 +30,8 @@ log = logging.getLogger(__name__)
 SLICE: Final = 16
 """Records applied between two turns of the event loop: a few milliseconds."""
 HASTE: Final = 8
-"""So few outputs on their way get the event loop after each record. In a burst they go in company."""
-TURNS: Final = 3
-"""Of the event loop, which the producer takes to put outputs on the wire."""
+"""So few outputs on their way get the event loop after each record: it takes the producer some turns to put
+them on the wire, and some more to see the acknowledgement. In a burst they go in company."""
 RESTORE_SLICE: Final = 64
 """Keys loaded between two turns of the event loop, so that probes are answered meanwhile."""
 
@@ -80,11 +79,7 @@ class Engine:
         async for event in stream.events():
             await self.accept(event)
             for _ in range(SLICE):  # what has come with it, without a turn of the event loop for each
-                if 0 < self.outbox.pending <= HASTE:
-                    for _ in range(TURNS):
-                        await asyncio.sleep(0)
-                    break
-                if (event := self._take(stream.channel.queue)) is None:
+                if 0 < self.outbox.pending <= HASTE or (event := self._take(stream.channel.queue)) is None:
                     break
                 await self.accept(event)
 
