@@ -19,7 +19,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 
-from bench.harness import Row, cpu_s, fleet, handled, handled_now, latency_rows, line, main, rss_mb, until
+from bench.harness import (
+    Row,
+    committed,
+    committed_now,
+    cpu_s,
+    fleet,
+    latency_rows,
+    line,
+    main,
+    rss_mb,
+    until,
+)
 from bench.probes import HEADERS, Probes
 from faultwire.demo.children import Child
 from faultwire.simulate.kafka import wire_records
@@ -36,6 +47,8 @@ Wire = tuple[str, str, bytes, int, int]
 
 IN_FLIGHT = 1000
 """Records sent between two looks at whether the broker keeps up."""
+COMMITTED_S = 1.5
+"""What was handled so long ago has been committed."""
 WARM_S = 31.0
 """After so much fleet time every node has sent heartbeats and been sampled."""
 
@@ -107,9 +120,9 @@ async def backlog(nodes: int, workers: int, span_s: float) -> list[Row]:
         warm = stream[0][-1] + from_seconds(min(WARM_S, span_s / 2))
         cold = sum(record[-1] < warm for record in stream)
         children = [await made.worker("streams") for _ in range(workers)]
-        first = await handled(children, cold)
+        first = await committed(made, "streams", cold)
         begun, cpu = time.perf_counter(), cpus(children)
-        last = await handled(children, cold + (len(stream) - cold) * 0.9)
+        last = await committed(made, "streams", cold + (len(stream) - cold) * 0.9)
         took, spent = time.perf_counter() - begun, cpus(children) - cpu
         events = sum(record[3] for record in stream[cold:]) / (len(stream) - cold) * (last - first)
         what = f"backlog on Kafka, {nodes:,} nodes, {workers} worker{'s' * (workers > 1)}"
@@ -135,11 +148,11 @@ async def real_time(nodes: int, cold_s: float, span_s: float, making_s: float) -
         await asyncio.sleep(WARM_S + seconds(begin - time.time_ns()))
         caught_up: float | str = "not yet"
         while (since := seconds(time.time_ns() - begin)) < cold_s:
-            due = bisect_left(stream, time.time_ns() - from_seconds(1), key=itemgetter(-1))
-            if await handled_now([child]) >= due:
+            due = bisect_left(stream, time.time_ns() - from_seconds(COMMITTED_S), key=itemgetter(-1))
+            if await committed_now(made, "streams") >= due:
                 caught_up = round(since)
                 break
-            await asyncio.sleep(2)
+            await asyncio.sleep(0.5)
         cpu, begun = cpu_s(child.process.pid), time.perf_counter()
         async with Probes(made, "signals") as probes:
             rows = await probes.ports(span_s)
