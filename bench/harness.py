@@ -203,11 +203,12 @@ async def line(partitions: int = 16, settings: str = "") -> AsyncIterator[Pipeli
 
 
 def fleet(nodes: int, seconds: float, *, jobs: bool = True, start: int | None = None) -> Plan:
-    """A fleet in calm: 8 GPUs and ports a node, a heartbeat every 10 s, samples every 30 s, noise."""
+    """A fleet in calm: 8 GPUs and ports a node, a heartbeat every 10 s, samples every 30 s, noise. Its jobs
+    begin together, and go on for longer than the benchmarks look."""
     size = min(64, nodes)
     scenario = Scenario(
         title="bench",
-        duration=max(seconds, 60.0),
+        duration=max(seconds, 3600.0),
         site=SiteSize(nodes=nodes),
         jobs=(Jobs(nodes=max(4, size), count="fill"),) if jobs and nodes >= 4 else (),
     )

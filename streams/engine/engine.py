@@ -65,6 +65,8 @@ class Engine:
             clock=time.time_ns, next_due=processor.next_due, ready=lambda: self.ready, fire=self.fire
         )
         self.reading = Reading()
+        self._sources: list[TP] = []
+        """Source partitions that this worker owns: asked for by every deadline, and long to list."""
         self._turn = asyncio.Lock()  # one call of the core and the sending of its outputs at a time
 
     @property
@@ -132,7 +134,7 @@ class Engine:
                 return
             if not self.reading.fresh(now):
                 waiting = any(c.queue is not None and c.queue.qsize() for c in self.app.topics)
-                unread = self.reading.unread(self._source_partitions(), now, waiting=waiting)
+                unread = self.reading.unread(self._sources, now, waiting=waiting)
                 self.processor.unread(unread)
             step = Step(self.ledger.on_due(now))
             self._told(step, now)
@@ -154,7 +156,8 @@ class Engine:
         Raises `OwnershipError` when the state of an owned partition can't have been read.
         """
         await self.app.consumer._thread.pause_changelogs()
-        owned, ends = self._owned(), await self.app.consumer.highwaters(*self._source_partitions())
+        self._sources = self._source_partitions()
+        owned, ends = self._owned(), await self.app.consumer.highwaters(*self._sources)
         dropped = self.ledger.keep_only(owned)
         changed, outdated = self.table.store.take_changes()
         self.ledger.epochs = {p: self._next_epoch(p) for p in owned}
