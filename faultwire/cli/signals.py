@@ -67,7 +67,8 @@ def explain(
     table = packaged()
     if name not in table:
         near = difflib.get_close_matches(name, table, 1)
-        fail(f"no signal {name}" + (f", did you mean {near[0]}?" if near else ""), BAD_INPUT)
+        fix = f"did you mean {near[0]}?" if near else "`faultwire signals list` names them"
+        fail(f"no signal {name}: {fix}", BAD_INPUT)
     told, spec = _effective(cluster), table[name]
     kinds = sorted({k for d in DETECTORS if name in d.signals for k in d.kinds})
     grades = [row for row in health().grade if row.signal == name]

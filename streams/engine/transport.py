@@ -140,7 +140,7 @@ class EngineConsumer(driver.Consumer):  # type: ignore[misc]
         """After a commit that is under way, not instead of it: that one has chosen its offsets, and what was
         acknowledged since would be done again by the next owner of the partition. Nothing once something has
         crashed: the consumer's thread is gone then, and would be waited for."""
-        while await self.maybe_wait_for_commit_to_finish():
+        while not self.crashed and await self.maybe_wait_for_commit_to_finish():
             pass
         if self.crashed:
             return False

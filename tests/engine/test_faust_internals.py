@@ -166,6 +166,14 @@ async def test_a_commit_asked_for_while_another_is_under_way_is_made_after_it(en
     assert calls.qsize() == 2
 
 
+async def test_a_worker_that_crashed_does_not_wait_for_a_commit_that_nobody_ends(engine: Engine) -> None:
+    consumer = engine.app.consumer
+    consumer._commit_fut = asyncio.get_running_loop().create_future()
+    consumer._crashed.set()
+    done, _ = await asyncio.wait([asyncio.create_task(consumer.commit())], timeout=5)  # it swallows a cancel
+    assert [task.result() for task in done] == [False]
+
+
 async def test_the_long_poll_reaches_the_fetcher(engine: Engine) -> None:
     made = engine.app.consumer._thread._create_worker_consumer(engine.app.transport)
     assert hasattr(made._subscription, "subscription")

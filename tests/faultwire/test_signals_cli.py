@@ -40,6 +40,9 @@ def test_an_unknown_signal_names_the_nearest() -> None:
     told = RUNNER.invoke(app, ["signals", "explain", "port_outge"])
     assert told.exit_code == 2
     assert "port_outage" in told.stderr
+    told = RUNNER.invoke(app, ["signals", "explain", "nosuch"])
+    assert told.exit_code == 2
+    assert "faultwire signals list" in told.stderr
 
 
 @pytest.mark.parametrize("node", ["", "a b", "a/b"])
