@@ -1,7 +1,7 @@
 """Deadlines of open conditions: a heap with lazy deletion, and what is held back beside it.
 
 An entry is not searched for when its deadline moves or its owner goes; it is recognised as stale when it
-comes up, because the owner no longer carries that deadline.
+comes up, because the owner no longer carries its number.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Generic, Protocol, TypeVar
 class Owner(Protocol):
     armed: int | None
     """The one deadline of this owner that counts; None when it has none."""
+    entry: int
+    """The number of its entry: an older one may say the same time, and wait for something else."""
 
 
 W = TypeVar("W", bound=Owner)
@@ -36,16 +38,16 @@ class Deadlines(Generic[W]):
         if owner.armed == deadline:
             return
         self._live += (deadline is not None) - (owner.armed is not None)
-        owner.armed = deadline
+        owner.armed, owner.entry = deadline, 0
         if deadline is not None:
             self._push(self._heap, deadline, owner)
             if len(self._heap) > 64 and len(self._heap) > 4 * self._live:
-                self._heap = [e for e in self._heap if e[2].armed == e[0]]
+                self._heap = [e for e in self._heap if e[2].entry == e[1]]
                 heapq.heapify(self._heap)
 
     def next(self) -> int | None:
         heap = self._heap
-        while heap and heap[0][2].armed != heap[0][0]:
+        while heap and heap[0][2].entry != heap[0][1]:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
@@ -55,12 +57,12 @@ class Deadlines(Generic[W]):
         if due is None or due > now:
             return None
         owner = heapq.heappop(self._heap)[2]
-        owner.armed = None
+        owner.armed, owner.entry = None, 0
         self._live -= 1
         return owner
 
     def hold(self, owner: W, deadline: int, under: int | None) -> None:
-        """Keep a deadline until `release` lets it go; `set` takes it back as it takes back any other."""
+        """Keep a deadline until `release` lets it go; `set` takes it back for any other one."""
         self._live += owner.armed is None
         owner.armed = deadline
         self._push(self._held.setdefault(under, []), deadline, owner)
@@ -69,9 +71,9 @@ class Deadlines(Generic[W]):
         """Let go what is not after the horizon of its name."""
         for name, heap in list(self._held.items()):
             until = horizon(name)
-            while heap and (heap[0][0] <= until or heap[0][2].armed != heap[0][0]):
+            while heap and (heap[0][0] <= until or heap[0][2].entry != heap[0][1]):
                 entry = heapq.heappop(heap)
-                if entry[2].armed == entry[0]:
+                if entry[2].entry == entry[1]:
                     heapq.heappush(self._heap, entry)
             if not heap:
                 del self._held[name]
@@ -82,6 +84,7 @@ class Deadlines(Generic[W]):
 
     def _push(self, heap: list[tuple[int, int, W]], deadline: int, owner: W) -> None:
         self._serial += 1
+        owner.entry = self._serial
         heapq.heappush(heap, (deadline, self._serial, owner))
 
     def __len__(self) -> int:

@@ -25,7 +25,8 @@ class Slot:
     """One detector's state of one entity, up to when its facts were told, and its deadline."""
 
     __slots__ = (
-        "armed", "corrections", "detector", "encoded", "entity", "fired", "held_until", "owner", "state",
+        "armed", "corrections", "detector", "encoded", "entity", "entry", "fired", "held_until", "owner",
+        "state",
     )  # fmt: skip
 
     def __init__(self, owner: Slots, detector: Detector[Any, Any], entity: str, state: Any) -> None:
@@ -37,6 +38,7 @@ class Slot:
         self.held_until = 0
         """Not before this (our time) do deadlines count: what came was held up, and more may follow."""
         self.armed: int | None = None
+        self.entry = 0
         self.corrections = Corrections()
         self.encoded: bytes | None = None
 

@@ -23,12 +23,13 @@ TICK: Final = "health"
 class HealthBook:
     """Holds one node's health. An owner of a deadline: it wants a tick at `armed`."""
 
-    __slots__ = ("_seen", "_table", "armed", "ctx", "held_until", "provenance", "value")
+    __slots__ = ("_seen", "_table", "armed", "ctx", "entry", "held_until", "provenance", "value")
 
     def __init__(self, ctx: Context, table: HealthTable | None = None) -> None:
         self.ctx = ctx
         self.value = NodeHealth()
         self.armed: int | None = None
+        self.entry = 0
         self.held_until = 0
         self.provenance: str | None = None
         self._seen = 0
