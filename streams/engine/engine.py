@@ -30,8 +30,9 @@ log = logging.getLogger(__name__)
 SLICE: Final = 16
 """Records applied between two turns of the event loop: a few milliseconds."""
 HASTE: Final = 8
-"""So few outputs on their way get the event loop after each record: it takes the producer some turns to put
-them on the wire, and some more to see the acknowledgement. In a burst they go in company."""
+"""So few outputs on their way are put on the wire before the next record. In a burst they go in company."""
+SENDING_TURNS: Final = 3
+"""Turns of the event loop until aiokafka's sender, told that there is something, has written it."""
 RESTORE_SLICE: Final = 64
 """Keys loaded between two turns of the event loop, so that probes are answered meanwhile."""
 
@@ -81,7 +82,7 @@ class Engine:
         async for event in stream.events():
             await self.accept(event)
             for _ in range(SLICE):  # what has come with it, without a turn of the event loop for each
-                if 0 < self.outbox.pending <= HASTE or (event := self._take(stream.channel.queue)) is None:
+                if (event := self._take(stream.channel.queue)) is None:
                     break
                 await self.accept(event)
 
@@ -126,6 +127,9 @@ class Engine:
         else:
             await self.pipeline.put(Effect(deliveries, step.write, event.ack))
         self.timers.poke()
+        if deliveries and self.outbox.pending <= HASTE:
+            for _ in range(SENDING_TURNS):
+                await asyncio.sleep(0)
 
     async def fire(self, now: int) -> None:
         """Send the outputs of all passed deadlines."""
@@ -177,14 +181,6 @@ class Engine:
         self.partitions = partitions
         self.table.partitions = partitions
         self.table.changelog_topic.partitions = partitions
-
-    def consumer_loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop of the consumer's thread, None before it runs."""
-        consumer = self.app._consumer
-        loop: asyncio.AbstractEventLoop | None = None
-        if consumer is not None and consumer.started and not consumer.should_stop:
-            loop = consumer._thread.thread_loop
-        return loop
 
     async def measure_lag(self) -> tuple[int | None, object]:
         """Records that wait, in Kafka or in here (None when the broker does not say how many), and something

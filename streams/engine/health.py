@@ -60,9 +60,7 @@ class Health(Service):  # type: ignore[misc]
     async def _beat(self) -> None:
         engine = self._engine
         while not self.should_stop:
-            engine.vitals.beat_main(ready=engine.ready)
-            if (loop := engine.consumer_loop()) is not None:
-                loop.call_soon_threadsafe(engine.vitals.beat_thread)
+            engine.vitals.beat(ready=engine.ready)
             await self.sleep(BEAT_S)
 
     @Service.task  # type: ignore[untyped-decorator]

@@ -38,7 +38,7 @@ class Owed(NamedTuple):
 
 
 class Reading:
-    """Times are ns since the epoch, of this machine. `answered` is called in the consumer's thread."""
+    """Times are ns since the epoch, of this machine."""
 
     def __init__(self) -> None:
         self._asked: dict[Partition, int] = {}

@@ -15,6 +15,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode import Service
+from mode.utils.futures import maybe_async
 
 from streams.engine.reading import Reading
 
@@ -48,6 +49,33 @@ def _heard(send: Callable[..., Awaitable[Any]], reading: Reading) -> Callable[..
 
 
 class EngineConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
+    """A thread by name only: the Kafka client runs in the worker's own event loop.
+
+    In Faust's thread each batch changes threads twice, and each call of the client waits until the core lets
+    the interpreter go: a millisecond of every record's way. The group's heartbeats have their turns between
+    two records, or two slices of longer work, some tens of milliseconds at most; a core that hangs loses its
+    partitions, as it should.
+    """
+
+    def __init__(self, *args: Any, loop: asyncio.AbstractEventLoop, **kwargs: Any) -> None:
+        super().__init__(*args, loop=loop, thread_loop=loop, **kwargs)
+
+    async def start(self) -> None:
+        self._thread_started.set()
+        running = self._thread_running = asyncio.get_running_loop().create_future()
+        self._serving = asyncio.ensure_future(self._serve())
+        self._serving.add_done_callback(lambda task: task.cancelled() or task.exception())  # told by `crash`
+        try:
+            await running
+        finally:
+            self._thread_running = None
+
+    async def call_thread(self, fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return await maybe_async(fun(*args, **kwargs))
+
+    async def _gather_remaining_tasks(self) -> None:
+        """Nothing: Faust's would cancel all tasks of the loop, which is not only ours."""
+
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = FETCH_MAX_WAIT_MS
@@ -67,8 +95,7 @@ class EngineConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             try:
                 consumer._coordinator.check_errors()
             except Exception as exc:  # noqa: BLE001 - every one of them ends the worker
-                transport = self.transport
-                self.parent_loop.call_soon_threadsafe(transport.fail, exc)
+                self.transport.fail(exc)
                 return
 
     async def seek_to_committed(self) -> Mapping[TP, int | None]:
@@ -139,7 +166,7 @@ class EngineConsumer(driver.Consumer):  # type: ignore[misc]
     async def commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
         """After a commit that is under way, not instead of it: that one has chosen its offsets, and what was
         acknowledged since would be done again by the next owner of the partition. Nothing once something has
-        crashed: the consumer's thread is gone then, and would be waited for."""
+        crashed: the client is gone then, and a commit under way may never end."""
         while not self.crashed and await self.maybe_wait_for_commit_to_finish():
             pass
         if self.crashed:
@@ -224,7 +251,7 @@ class EngineTransport(driver.Transport):  # type: ignore[misc]
         self.reading = reading
         self._flush = flush
         self.fail = fail
-        """Stops the worker; called in the main loop."""
+        """Stops the worker."""
 
     def create_producer(self, **kwargs: Any) -> EngineProducer:
         producer = EngineProducer(self, **kwargs)

@@ -1,6 +1,6 @@
 """What makes a worker dead though its process lives, and the thread that then ends it.
 
-The watchdog stands outside both event loops: it also sees a loop that no longer turns, a first join that
+The watchdog stands outside the event loop: it also sees a loop that no longer turns, a first join that
 never completes, and a stop that hangs. Ending is safe at any moment: Kafka has everything.
 """
 
@@ -25,31 +25,26 @@ GRACE_S: Final = 5.0
 
 
 class Vitals:
-    """Signs of life. Times are of a monotonic clock, in seconds; written by one thread each."""
+    """Signs of life. Times are of a monotonic clock, in seconds."""
 
     def __init__(self, settings: EngineSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._clock = clock
         self.failure: str | None = None
         """Why the worker is going down."""
-        self._main_at = clock()
-        self._thread_at: float | None = None
+        self._beaten_at = clock()
         self._unready_since: float | None = clock()
         self._read: object = None
         self._moved_at = clock()
         self.lag: int | None = None
 
-    def beat_main(self, *, ready: bool) -> None:
-        """The main loop turns."""
-        now = self._main_at = self._clock()
+    def beat(self, *, ready: bool) -> None:
+        """The event loop turns."""
+        now = self._beaten_at = self._clock()
         if ready:
             self._unready_since = None
         elif self._unready_since is None:
             self._unready_since = now
-
-    def beat_thread(self) -> None:
-        """The consumer's loop turns."""
-        self._thread_at = self._clock()
 
     def progress(self, lag: int | None, read: object) -> None:
         """`lag` records wait; `read` is anything that changes when one of them is read."""
@@ -63,10 +58,8 @@ class Vitals:
         now = self._clock()
         if self.failure is not None:
             return f"failed: {self.failure}"
-        if now - self._main_at > LOOP_TIMEOUT_S:
-            return f"the main loop has not turned for {now - self._main_at:.0f} s"
-        if self._thread_at is not None and now - self._thread_at > LOOP_TIMEOUT_S:
-            return f"the consumer's loop has not turned for {now - self._thread_at:.0f} s"
+        if now - self._beaten_at > LOOP_TIMEOUT_S:
+            return f"the event loop has not turned for {now - self._beaten_at:.0f} s"
         since = self._unready_since
         if since is not None and now - since > self._settings.ready_timeout_s:
             return f"not ready for {now - since:.0f} s"

@@ -18,6 +18,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.producer.sender import Sender
 from faust.app.base import App
 from faust.stores.memory import Store
 from faust.tables.base import Collection
@@ -25,6 +26,7 @@ from faust.tables.manager import TableManager
 from faust.tables.recovery import Recovery
 from faust.transport.consumer import Consumer
 from faust.transport.drivers import aiokafka as driver
+from mode.threads import QueueServiceThread, ServiceThread
 
 from streams.engine.app import create_app
 from streams.engine.engine import Engine
@@ -53,6 +55,9 @@ OVERRIDDEN = [
     (SafeTableManager, TableManager, "on_start"),
     (EngineConsumerThread, driver.AIOKafkaConsumerThread, "_create_worker_consumer"),
     (EngineConsumerThread, driver.AIOKafkaConsumerThread, "seek_to_committed"),
+    (EngineConsumerThread, QueueServiceThread, "call_thread"),
+    (EngineConsumerThread, ServiceThread, "start"),
+    (EngineConsumerThread, ServiceThread, "_gather_remaining_tasks"),
     (EngineConsumer, driver.Consumer, "_new_consumer_thread"),
     (EngineConsumer, Consumer, "on_partitions_revoked"),
     (EngineConsumer, Consumer, "commit"),
@@ -108,6 +113,12 @@ READ = {
     GroupCoordinator.check_errors: "ba6ca51a",
     GroupCoordinator._push_error_to_user: "743ff515",
     Fetcher.fetched_records: "be434889",
+    ServiceThread.start: "f1184103",
+    ServiceThread.stop: "32d02653",
+    ServiceThread._serve: "67809eae",
+    ServiceThread._shutdown_thread: "d7377862",
+    Sender._sender_routine: "2380dc5e",
+    Sender._send_produce_req: "aea01ae4",
 }
 """Code whose exact behaviour the engine was built around, by a digest of its source."""
 
@@ -129,7 +140,6 @@ async def engine(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
         monkeypatch.setenv(name, value)
     made = create_app(Counting(), EngineSettings(bootstrap="a:1,b:2", session_timeout_s=7))
     yield made
-    made.app.consumer._thread.thread_loop.close()
 
 
 async def test_the_names_that_we_touch_exist(engine: Engine) -> None:
@@ -172,6 +182,17 @@ async def test_a_worker_that_crashed_does_not_wait_for_a_commit_that_nobody_ends
     consumer._crashed.set()
     done, _ = await asyncio.wait([asyncio.create_task(consumer.commit())], timeout=5)  # it swallows a cancel
     assert [task.result() for task in done] == [False]
+
+
+async def test_the_client_runs_in_the_worker_s_own_loop(engine: Engine) -> None:
+    """No change of threads on a record's way: what is called runs at once, here."""
+    thread, here = engine.app.consumer._thread, asyncio.get_running_loop()
+    assert thread.thread_loop is thread.parent_loop is here
+
+    async def where() -> tuple[object, object]:
+        return asyncio.get_running_loop(), asyncio.current_task()
+
+    assert await thread.call_thread(where) == (here, asyncio.current_task())
 
 
 async def test_the_long_poll_reaches_the_fetcher(engine: Engine) -> None:

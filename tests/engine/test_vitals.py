@@ -18,8 +18,7 @@ class Clock:
 
 def alive(clock: Clock, **settings: float) -> Vitals:
     vitals = Vitals(EngineSettings(ready_timeout_s=60, stall_timeout_s=30, **settings), clock)
-    vitals.beat_main(ready=True)
-    vitals.beat_thread()
+    vitals.beat(ready=True)
     return vitals
 
 
@@ -27,20 +26,11 @@ def test_a_beating_ready_worker_has_no_problem() -> None:
     assert alive(Clock()).problem() is None
 
 
-def test_a_main_loop_that_stands_still_is_a_problem() -> None:
+def test_an_event_loop_that_stands_still_is_a_problem() -> None:
     clock = Clock()
     vitals = alive(clock)
     clock.now += 16
-    vitals.beat_thread()
-    assert "main loop" in (vitals.problem() or "")
-
-
-def test_a_consumer_loop_that_stands_still_is_a_problem() -> None:
-    clock = Clock()
-    vitals = alive(clock)
-    clock.now += 16
-    vitals.beat_main(ready=True)
-    assert "consumer's loop" in (vitals.problem() or "")
+    assert "event loop" in (vitals.problem() or "")
 
 
 def test_never_getting_ready_is_a_problem_and_a_short_rebalance_is_none() -> None:
@@ -48,8 +38,7 @@ def test_never_getting_ready_is_a_problem_and_a_short_rebalance_is_none() -> Non
     vitals = alive(clock)
     for _ in range(70):
         clock.now += 1
-        vitals.beat_main(ready=False)
-        vitals.beat_thread()
+        vitals.beat(ready=False)
         if clock.now < 1060:
             assert vitals.problem() is None
     assert "not ready" in (vitals.problem() or "")
@@ -61,8 +50,7 @@ def test_records_that_wait_while_none_is_read_are_a_problem() -> None:
 
     def later(lag: int | None, read: int) -> str | None:
         clock.now += 31
-        vitals.beat_main(ready=True)
-        vitals.beat_thread()
+        vitals.beat(ready=True)
         vitals.progress(lag, read)
         return vitals.problem()
 
