@@ -2,8 +2,9 @@
 
 Run: `python -m bench.e2e [--samples N] [--rate N] [--json FILE]`. Starts a broker unless FAULTWIRE_BOOTSTRAP
 names one. Each sample is a job of its own on a node of its own, whose GPU falls off the bus (XID 79).
-Measured is the time from handing the raw record to the producer until a consumer has read the action, and
-the first record on each topic on the way. The
+Measured is the time from handing the raw record to the producer until a consumer has read the signal, and
+with other samples the action: one consumer at a time, for several wake up together at each hop and take the
+cores from the workers. The
 comparison, in the same run under the same background load, is three plain aiokafka hops with a record of
 the same size: produce, relay, relay, consume. Left out: the collector (see `bench.collectors`), and the
 time that the driver takes to write its line.
@@ -22,7 +23,7 @@ import tempfile
 import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Sequence, Sized
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -111,24 +112,18 @@ async def background(
         await asyncio.gather(task, return_exceptions=True)
 
 
-STAGES = ("evidence", "signals", "attributions", "actions")
+STAGES = ("signals", "actions")
 
 
-async def to_action(line: Pipeline, producer: AIOKafkaProducer, samples: int) -> dict[str, list[float]]:
-    """Milliseconds from raw event to the first record of each stage, one a sample."""
-    stages: dict[str, dict[str, float]] = {stage: {} for stage in STAGES}
-    heard = stages["actions"]
+async def to_stage(line: Pipeline, producer: AIOKafkaProducer, stage: str, numbers: range) -> list[float]:
+    """Milliseconds from raw event to the first record of the stage, one a sample."""
+    heard: dict[str, float] = {}
     sent: dict[str, float] = {}
-    async with AsyncExitStack() as stack:
-        tasks = []
-        for stage in STAGES:
-            consumer = await stack.enter_async_context(
-                line.kafka.consumer(line.topic(stage), fetch_max_wait_ms=100)
-            )
-            tasks.append(asyncio.create_task(_listen(consumer, stages[stage], sent)))
+    async with line.kafka.consumer(line.topic(stage), fetch_max_wait_ms=100) as consumer:
+        listener = asyncio.create_task(_listen(consumer, heard, sent))
         now = time.time_ns()
         nodes = []
-        for number in range(samples):
+        for number in numbers:
             node, job, placement = sample(number, now)
             nodes.append(node)
             await producer.send(line.topic("raw.job"), encode_batch([job]), key=job.partitionkey.encode())
@@ -140,16 +135,12 @@ async def to_action(line: Pipeline, producer: AIOKafkaProducer, samples: int) ->
             event = fallen(node, time.time_ns())
             await producer.send(line.topic("raw.xid"), encode_batch([event]), key=node.encode())
             await asyncio.sleep(SPACING_S)
-        await everything(heard, samples)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await everything(heard, len(nodes))
+        listener.cancel()
+        await asyncio.gather(listener, return_exceptions=True)
     if missing := [node for node in nodes if node not in heard]:
-        raise SystemExit(f"no action for {len(missing)} of {samples} samples, the first {missing[0]}")
-    return {
-        stage: [(seen[node] - sent[node]) * 1000 for node in nodes if node in seen]
-        for stage, seen in stages.items()
-    }
+        raise SystemExit(f"no {stage} for {len(missing)} of {len(nodes)} samples, the first {missing[0]}")
+    return [(heard[node] - sent[node]) * 1000 for node in nodes]
 
 
 async def _listen(consumer: AIOKafkaConsumer, seen: dict[str, float], sent: dict[str, float]) -> None:
@@ -236,10 +227,15 @@ async def run(bootstrap: str, samples: int, rate: int) -> dict[str, Any]:
         ):
             await line.worker("streams")
             await line.worker("correlator")
-            seconds = 60 + 2.5 * samples * SPACING_S
+            seconds = 60 + (len(STAGES) + 1.5) * samples * SPACING_S
             async with background(producer, prefix, rate, seconds):
                 own_pauses_out()
-                stages = {name: figures(v) for name, v in (await to_action(line, producer, samples)).items()}
+                stages = {
+                    stage: figures(
+                        await to_stage(line, producer, stage, range(n * samples, (n + 1) * samples))
+                    )
+                    for n, stage in enumerate(STAGES)
+                }
                 plain = figures(await pass_through(kafka, producer, prefix, samples))
     return {
         "machine": f"{platform.machine()}, Python {platform.python_version()}",

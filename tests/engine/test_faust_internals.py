@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -130,7 +130,7 @@ def test_the_code_that_was_read_has_not_changed(function: Callable[..., Any]) ->
 
 
 @pytest.fixture
-async def engine(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
+async def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An engine that is not started, in an environment where Faust would listen to others."""
     for name, value in {
         "BROKER_URL": "kafka://elsewhere",
@@ -138,8 +138,7 @@ async def engine(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
         "APP_ID_FORMAT": "x",
     }.items():
         monkeypatch.setenv(name, value)
-    made = create_app(Counting(), EngineSettings(bootstrap="a:1,b:2", session_timeout_s=7))
-    yield made
+    return create_app(Counting(), EngineSettings(bootstrap="a:1,b:2", session_timeout_s=7))
 
 
 async def test_the_names_that_we_touch_exist(engine: Engine) -> None:
