@@ -62,13 +62,10 @@ class EngineConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     async def start(self) -> None:
         self._thread_started.set()
-        running = self._thread_running = asyncio.get_running_loop().create_future()
+        self._thread_running = asyncio.get_running_loop().create_future()
         self._serving = asyncio.ensure_future(self._serve())
         self._serving.add_done_callback(lambda task: task.cancelled() or task.exception())  # told by `crash`
-        try:
-            await running
-        finally:
-            self._thread_running = None
+        await self._thread_running
 
     async def call_thread(self, fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return await maybe_async(fun(*args, **kwargs))
