@@ -41,6 +41,8 @@ from topics.time import NS_PER_S, from_seconds
 from topics.time import seconds as to_seconds
 
 SPACING_S = 0.1
+WARM_S = 45.0
+"""Of background before the first sample: until then the broker's virtual machine translates itself."""
 MADE_PER_S = 4000
 """Background records that surely can be made in a second."""
 BACKGROUND_NODES = 200
@@ -227,9 +229,10 @@ async def run(bootstrap: str, samples: int, rate: int) -> dict[str, Any]:
         ):
             await line.worker("streams")
             await line.worker("correlator")
-            seconds = 60 + (len(STAGES) + 1.5) * samples * SPACING_S
+            seconds = 60 + WARM_S + (len(STAGES) + 1.5) * samples * SPACING_S
             async with background(producer, prefix, rate, seconds):
                 own_pauses_out()
+                await asyncio.sleep(WARM_S)
                 stages = {
                     stage: figures(
                         await to_stage(line, producer, stage, range(n * samples, (n + 1) * samples))
@@ -253,7 +256,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=1000, help="background events a second")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    with broker.ensure() as running:
+    with broker.ensure(jvm=broker.SERVING) as running:
         result = asyncio.run(run(running.bootstrap, options.samples, options.rate))
     for name, value in result.items():
         print(f"{name:<26} {value}")

@@ -253,7 +253,7 @@ def main() -> None:
     parser.add_argument("--stock-drain", action="store_true", help="Faust's own drain loop instead of ours")
     told = parser.parse_args()
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # new topics have no leader for a moment
-    with broker.ensure() as running:
+    with broker.ensure(jvm=broker.SERVING) as running:
         switches = ("stock-drain",) if told.stock_drain else ()
         results = asyncio.run(run(running.bootstrap, told.parts or list(PARTS), switches))
     machine = {

@@ -185,7 +185,10 @@ async def line(partitions: int = 16, settings: str = "") -> AsyncIterator[Pipeli
 
     `settings` is appended to the workers' TOML.
     """
-    with broker.ensure() as running, tempfile.TemporaryDirectory(prefix="faultwire-bench-") as name:
+    with (
+        broker.ensure(jvm=broker.SERVING) as running,
+        tempfile.TemporaryDirectory(prefix="faultwire-bench-") as name,
+    ):
         kafka, prefix = Kafka(running.bootstrap), f"bench{uuid4().hex[:8]}."
         await kafka.create_catalogue(prefix, partitions)
         async with pipeline(kafka, prefix, Path(name)) as made:

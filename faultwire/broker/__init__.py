@@ -16,6 +16,9 @@ For a person: `faultwire broker start|stop|status` (`faultwire.broker.daemon`).
 
 from faultwire.broker.cluster import Cluster
 from faultwire.broker.errors import BrokerError, BrokerStartError, NoBrokerError
+from faultwire.broker.jvm import SERVING
 from faultwire.broker.local import RunningBroker, ensure
 
-__all__ = ["BrokerError", "BrokerStartError", "Cluster", "NoBrokerError", "RunningBroker", "ensure"]
+__all__ = [
+    "SERVING", "BrokerError", "BrokerStartError", "Cluster", "NoBrokerError", "RunningBroker", "ensure",
+]  # fmt: skip

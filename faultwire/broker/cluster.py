@@ -14,7 +14,7 @@ from typing import Final, Self
 from faultwire.broker.errors import BrokerError
 from faultwire.broker.jars import Say, ensure_jars
 from faultwire.broker.java import find_java
-from faultwire.broker.jvm import JvmNode, NodeSpec
+from faultwire.broker.jvm import QUICK, JvmNode, NodeSpec
 
 READY_TIMEOUT_S: Final = 90.0
 
@@ -36,10 +36,11 @@ class Cluster:
         tied: bool = True,
         settings: Mapping[str, str] | None = None,
         format_options: Sequence[str] = (),
+        jvm: Sequence[str] = QUICK,
         say: Say = lambda _: None,
     ) -> None:
-        """`port` is the first node's (0: any free one); `settings` are added to every node's own, and
-        `format_options` to the laying out of its storage.
+        """`port` is the first node's (0: any free one); `settings` are added to every node's own,
+        `format_options` to the laying out of its storage; `jvm` are the virtual machine's options.
 
         Raises `NoBrokerError` when Java, Maven or the jars can't be had.
         """
@@ -52,7 +53,7 @@ class Cluster:
         for node_id, controller_port in voters.items():
             spec = NodeSpec(
                 node_id, ports[node_id - 1], controller_port, folder / f"node-{node_id}", cluster_id, voters,
-                dict(settings or {}), tuple(format_options),
+                dict(settings or {}), tuple(format_options), tuple(jvm),
             )  # fmt: skip
             self.nodes[node_id] = JvmNode(spec, java, jars, tied=tied)
 

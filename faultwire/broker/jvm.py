@@ -23,8 +23,12 @@ from faultwire.broker.settings import server_properties
 STARTED: Final = "Kafka Server started"
 """Logged by `KafkaRaftServer` once the node is registered, unfenced and serving."""
 
-HEAP_MB: Final = 512
-"""Enough for requests of 10 MB from several clients at once; what is not needed is not taken."""
+QUICK: Final = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Serves after seconds and stays small; enough for requests of 10 MB from several clients at once."""
+SERVING: Final = (
+    "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
+)  # fmt: skip
+"""What counts of Kafka's own start script: once warm, half the processor time and no long pauses."""
 
 _TIED: Final = ThreadPoolExecutor(1, "broker-spawn")
 """Linux sends the parent-death signal when the *thread* that forked ends, so tied nodes are started by a
@@ -44,6 +48,8 @@ class NodeSpec:
     extra: dict[str, str] = field(default_factory=dict)
     format_options: tuple[str, ...] = ()
     """More arguments for the laying out of the storage, e.g. first SCRAM users."""
+    jvm: tuple[str, ...] = QUICK
+    """Options of the virtual machine."""
 
     @property
     def bootstrap(self) -> str:
@@ -84,7 +90,7 @@ class JvmNode:
         if (self.spec.folder / "data" / "meta.properties").exists():
             return
         done = subprocess.run(
-            [*self._java_command("-Xmx128m"), "kafka.tools.StorageTool", "format",
+            [*self._java_command(*QUICK), "kafka.tools.StorageTool", "format",
              f"--cluster-id={self.spec.cluster_id}",  # one word: one id in 64 begins with "-"
              "--config", str(self._settings), "--ignore-formatted", *self.spec.format_options],
             capture_output=True, text=True, timeout=120, check=False, cwd=self.spec.folder,
@@ -101,8 +107,7 @@ class JvmNode:
             return
         log = self.spec.log_file
         self._log_start = log.stat().st_size if log.exists() else 0
-        heap = (f"-Xms{HEAP_MB // 4}m", f"-Xmx{HEAP_MB}m")
-        command = [*self._java_command(*heap), "kafka.Kafka", str(self._settings)]
+        command = [*self._java_command(*self.spec.jvm), "kafka.Kafka", str(self._settings)]
         tie = shutil.which("setpriv") if self._tied else None
         if tie is not None:
             command = [tie, "--pdeathsig", "KILL", "--", *command]
@@ -158,7 +163,7 @@ class JvmNode:
             with as_file(files("faultwire.broker").joinpath("data/log4j2.properties")) as packaged:
                 shutil.copyfile(packaged, logging)
         return [
-            str(self._java), *options, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+            str(self._java), *options, "-Xshare:auto",
             f"-Dlog4j2.configurationFile={logging}", "-cp", f"{self._jars}{os.sep}*",
         ]  # fmt: skip
 

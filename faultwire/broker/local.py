@@ -7,7 +7,7 @@ import shutil
 import socket
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -18,6 +18,7 @@ from faultwire.broker import docker
 from faultwire.broker.cluster import Cluster, free_ports
 from faultwire.broker.errors import BrokerError, BrokerStartError, NoBrokerError
 from faultwire.broker.jars import Say
+from faultwire.broker.jvm import QUICK
 
 BOOTSTRAP_VARIABLE: Final = "FAULTWIRE_BOOTSTRAP"
 
@@ -49,13 +50,19 @@ class RunningBroker:
 
 
 def ensure(
-    data_dir: Path | None = None, port: int = 0, *, brokers: int = 1, say: Say = lambda _: None
+    data_dir: Path | None = None,
+    port: int = 0,
+    *,
+    brokers: int = 1,
+    jvm: Sequence[str] = QUICK,
+    say: Say = lambda _: None,
 ) -> RunningBroker:
     """A broker for as long as this process wants it: existing, else Docker, else a JVM of our own.
 
     `data_dir` keeps the data (in Docker: names a volume; None: gone after `stop()`); `port` 0: any free one;
-    `say` hears what takes time. The JVM ends with this process, however it ends. More than one broker
-    is a matter of the JVM way. Blocks some seconds; from a coroutine use `asyncio.to_thread`.
+    `say` hears what takes time. The JVM ends with this process, however it ends. More than one broker and
+    `jvm`, options of the virtual machine, are matters of the JVM way. Blocks some seconds; from a coroutine
+    use `asyncio.to_thread`.
 
     Raises `NoBrokerError` (one sentence, with what to install) when none of the ways can be had, and
     `BrokerError` when one should have worked and did not.
@@ -72,7 +79,7 @@ def ensure(
             why_not_docker = str(exc)
             say(f"{why_not_docker}; trying a JVM instead")
     try:
-        return _in_jvm(port, data_dir, brokers, say)
+        return _in_jvm(port, data_dir, brokers, jvm, say)
     except NoBrokerError as exc:
         raise NoBrokerError(
             f"No Kafka broker can be had: {BOOTSTRAP_VARIABLE} is not set, {why_not_docker}, and {exc}."
@@ -113,7 +120,7 @@ def _volume_of(data_dir: Path) -> str:
     return f"faultwire-{blake2b(str(data_dir.resolve()).encode(), digest_size=6).hexdigest()}"
 
 
-def _in_jvm(port: int, data_dir: Path | None, brokers: int, say: Say) -> RunningBroker:
+def _in_jvm(port: int, data_dir: Path | None, brokers: int, jvm: Sequence[str], say: Say) -> RunningBroker:
     folder = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="faultwire-broker-"))
 
     def forget() -> None:
@@ -121,7 +128,7 @@ def _in_jvm(port: int, data_dir: Path | None, brokers: int, say: Say) -> Running
             shutil.rmtree(folder, ignore_errors=True)
 
     try:
-        cluster = Cluster(folder, brokers=brokers, port=port, say=say)
+        cluster = Cluster(folder, brokers=brokers, port=port, jvm=jvm, say=say)
         say(f"starting {'a Kafka broker' if brokers == 1 else f'{brokers} Kafka brokers'} ({folder})")
         cluster.start()
     except BaseException:
