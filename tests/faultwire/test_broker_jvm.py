@@ -48,13 +48,20 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def test_a_broker_for_as_long_as_the_program_wants_it(tmp_path: Path) -> None:
     said: list[str] = []
     cluster(tmp_path / "jars-are-there")
-    with ensure(say=said.append) as running:
+    with ensure(jvm=("-Xmx300m",), say=said.append) as running:
+        assert "-Xmx300m" in _commands_of_children()
         host, _, port = running.bootstrap.partition(":")
         assert (host, running.way) == ("127.0.0.1", "jvm")
         asyncio.run(_write_and_read(running.bootstrap))
     assert any("starting a Kafka broker" in line for line in said)
     with pytest.raises(OSError, match="refused"):
         socket.create_connection((host, int(port)), 1)
+
+
+def _commands_of_children() -> str:
+    """What this process has started, one line each."""
+    asked = ["ps", "-o", "args=", "--ppid", str(os.getpid())]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
 
 
 def test_data_in_a_named_folder_outlives_the_broker(tmp_path: Path) -> None:
