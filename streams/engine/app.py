@@ -93,7 +93,9 @@ def create_app(processor: Processor, settings: EngineSettings, sensor: Sensor | 
         producer_request_timeout=settings.request_timeout_s,
         consumer_metadata_max_age_ms=int(settings.metadata_max_age_s * 1000),
     )
-    app.transport = EngineTransport(app.conf.broker_consumer, app, engine.settle, engine.fail, engine.reading)
+    app.transport = EngineTransport(
+        app.conf.broker_consumer, app, engine.settle, engine.fail, engine.reading, engine.busy
+    )
     table = StateTable(
         app,
         name="state",

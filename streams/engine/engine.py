@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from streams.engine.api import Processor
+from streams.engine.busy import Busy
 from streams.engine.deadletters import Letters
 from streams.engine.errors import OwnershipError
 from streams.engine.ledger import Ledger, Record, Step
@@ -66,6 +67,7 @@ class Engine:
             clock=time.time_ns, next_due=processor.next_due, ready=lambda: self.ready, fire=self.fire
         )
         self.reading = Reading()
+        self.busy = Busy()
         self._sources: list[TP] = []
         """Source partitions that this worker owns: asked for by every deadline, and long to list."""
         self._turn = asyncio.Lock()  # one call of the core and the sending of its outputs at a time
@@ -80,11 +82,13 @@ class Engine:
         """The agent: apply each record, leave the rest to the pipeline."""
         stream = stream.noack()
         async for event in stream.events():
+            self.busy.begin()
             await self.accept(event)
             for _ in range(SLICE):  # what has come with it, without a turn of the event loop for each
                 if (event := self._take(stream.channel.queue)) is None:
                     break
                 await self.accept(event)
+            self.busy.end()
 
     def _take(self, queue: Any) -> Any:
         """The next event that waits, if it may be worked on now; as Faust's stream does it, but at once."""

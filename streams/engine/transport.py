@@ -17,6 +17,7 @@ from faust.types import TP
 from mode import Service
 from mode.utils.futures import maybe_async
 
+from streams.engine.busy import Busy
 from streams.engine.reading import Reading
 
 FETCH_MAX_WAIT_MS: Final = 100
@@ -26,12 +27,16 @@ DRAIN_SLICE: Final = 50
 """Messages delivered between two turns of the event loop."""
 
 
-def _heard(send: Callable[..., Awaitable[Any]], reading: Reading) -> Callable[..., Awaitable[Any]]:
-    """A client's `send` that notes which partitions have been fetched, and when that was asked for."""
+def _heard(
+    send: Callable[..., Awaitable[Any]], reading: Reading, busy: Busy
+) -> Callable[..., Awaitable[Any]]:
+    """A client's `send` that asks for more when what came has been worked on, and notes which partitions have
+    been fetched, and when that was asked for."""
 
     async def noting(node_id: Any, request: Any, **more: Any) -> Any:
         if not isinstance(request, FetchRequest):
             return await send(node_id, request, **more)
+        await busy.over()
         sent = time.time_ns()
         answer = await send(node_id, request, **more)
         ends = (
@@ -76,7 +81,7 @@ class EngineConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = FETCH_MAX_WAIT_MS
-        consumer._client.send = _heard(consumer._client.send, self.transport.reading)
+        consumer._client.send = _heard(consumer._client.send, self.transport.reading, self.transport.busy)
         return consumer
 
     @Service.task  # type: ignore[untyped-decorator]
@@ -243,9 +248,11 @@ class EngineTransport(driver.Transport):  # type: ignore[misc]
         flush: Callable[[], Awaitable[None]],
         fail: Callable[[BaseException], None],
         reading: Reading,
+        busy: Busy,
     ) -> None:
         super().__init__(url, app)
         self.reading = reading
+        self.busy = busy
         self._flush = flush
         self.fail = fail
         """Stops the worker."""
