@@ -7,6 +7,7 @@ Needs Java, and root for the rows with file systems. `--nightly` runs the long r
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import platform
@@ -22,8 +23,14 @@ RESULTS = Path(__file__).parent / "results" / "chaos.json"
 
 
 def main(arguments: list[str]) -> int:
-    words = [a for a in arguments if not a.startswith("-")]
-    rows = chosen(nightly="--nightly" in arguments, words=words)
+    parser = argparse.ArgumentParser(
+        "python -m bench.chaos", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only rows whose name has one of these words")
+    parser.add_argument("--nightly", action="store_true", help="the long rows too")
+    told = parser.parse_args(arguments)
+    words: list[str] = told.words
+    rows = chosen(nightly=told.nightly, words=words)
     print(f"{platform.processor() or platform.machine()}, {platform.python_version()}, {len(rows)} rows")
     print("| " + " | ".join(TITLES) + " |\n|" + "---|" * len(TITLES))
 
