@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         "python -m bench.chaos", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("words", nargs="*", metavar="WORD", help="only rows whose name has one of these words")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only rows that have one in their name")
     parser.add_argument("--nightly", action="store_true", help="the long rows too")
     told = parser.parse_args(arguments)
     words: list[str] = told.words
