@@ -28,7 +28,8 @@ QUICK: Final = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLev
 SERVING: Final = (
     "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
 )  # fmt: skip
-"""What counts of Kafka's own start script: once warm, half the processor time and no long pauses."""
+"""What counts of Kafka's own start script: three plain hops through it, warm, took 4.2 and 4.4 ms; through a
+quick one, as warm, 5.3 and 6.3."""
 
 _TIED: Final = ThreadPoolExecutor(1, "broker-spawn")
 """Linux sends the parent-death signal when the *thread* that forked ends, so tied nodes are started by a
