@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -165,8 +165,8 @@ class Line:
 
     # -- what must come of it, and what did ------------------------------------------------------------
 
-    def expected(self) -> tuple[dict[str, set[str]], dict[str, Attribution]]:
-        """Ids of signals and actions, and each job's last verdict, from a replay of all that was told."""
+    def expected(self) -> tuple[dict[str, dict[str, Event[Any]]], dict[str, Attribution]]:
+        """Signals and actions by id, and each job's last verdict, from a replay of all that was told."""
         records = sorted(self.told, key=lambda r: (r.event.time, r.event.id))
         said = replay(
             Capture(self.folder, CLUSTER, records),
@@ -175,14 +175,17 @@ class Line:
                 cluster=CLUSTER, lateness_s=LATENESS_S, policy=str(self.folder / "policy.toml")
             ),
         )
-        ids: dict[str, set[str]] = {"signals": set(), "actions": set()}
+        events: dict[str, dict[str, Event[Any]]] = {"signals": {}, "actions": {}}
         for _, output in said.outputs:
-            if output.topic in ids and not _noise(output.event):
-                ids[output.topic].add(output.event.id)
-        return ids, {verdict.job_id: verdict for verdict in said.verdicts()}
+            if output.topic in events and not _noise(output.event):
+                events[output.topic][output.event.id] = output.event
+        return events, {verdict.job_id: verdict for verdict in said.verdicts()}
 
-    async def until(self, enough: Callable[[], object], what: str, timeout_s: float) -> float:
-        """Seconds until it is true of what was heard; else `AssertionError` with the ends of the logs."""
+    async def until(
+        self, enough: Callable[[], object], what: str, timeout_s: float, found: Callable[[], str] = str
+    ) -> float:
+        """Seconds until it is true of what was heard; else `AssertionError` with what was found instead and
+        the ends of the logs."""
         began = time.monotonic()
         try:
             async with asyncio.timeout(timeout_s):
@@ -191,7 +194,7 @@ class Line:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self.changed.wait(), 0.5)
         except TimeoutError:
-            raise AssertionError(f"{what}: not within {timeout_s:g} s\n{self.logs()}") from None
+            raise AssertionError(f"{what}: not within {timeout_s:g} s\n{found()}\n{self.logs()}") from None
         return time.monotonic() - began
 
     def acted_on(self, job_id: str) -> float | None:
@@ -255,7 +258,16 @@ def _noise(event: Event[Any]) -> bool:
     return event.kind == "signal" and event.data.signal in NOISE
 
 
-def surplus(line: Line, topic: str, expected: set[str]) -> list[str]:
+def _words(event: Event[Any]) -> str:
+    return f"{event.id} {event.data.model_dump(exclude_none=True)}"
+
+
+def missing(line: Line, topic: str, expected: Mapping[str, Event[Any]]) -> list[str]:
+    """What must have been said and was not, in words."""
+    return [_words(event) for i, event in expected.items() if i not in line.heard[topic]]
+
+
+def surplus(line: Line, topic: str, expected: Mapping[str, Event[Any]]) -> list[str]:
     """What was said and must not have been, in words.
 
     A deadline may pass here while the record that would have stopped it is held up; what was said too early
@@ -266,9 +278,9 @@ def surplus(line: Line, topic: str, expected: set[str]) -> list[str]:
     corrections = {i for i, detail in details.items() if "corrects" in detail}
     corrected = {c for i in corrections for c in details[i]["corrects"]}
     return [
-        str(c[0].data.model_dump(exclude_none=True))
+        _words(c[0])
         for i, c in said.items()
-        if i not in expected | corrections | corrected and not _noise(c[0])
+        if i not in expected.keys() | corrections | corrected and not _noise(c[0])
     ]
 
 

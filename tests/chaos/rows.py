@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from collectors.placement import PlacementBook
 from tests.chaos.fleet import CLUSTER, PORT, VICTIM, ShortFleet
-from tests.chaos.line import Line, surplus
+from tests.chaos.line import Line, missing, surplus
 
 RECOVERS_WITHIN_S = 90.0
 Fault = Callable[[Line], Awaitable[None]]
@@ -131,10 +131,15 @@ class Story:
 
     async def _holds(self, row: Row, job: str, *, harmless: bool = False) -> int:
         line = self.line
-        ids, verdicts = await asyncio.to_thread(line.expected)  # the nodes beat meanwhile
-        for topic, wanted in ids.items():
+        said_by_replay, verdicts = await asyncio.to_thread(line.expected)  # the nodes beat meanwhile
+        for topic, wanted in said_by_replay.items():
             await line.until(
-                lambda t=topic, w=wanted: w <= line.heard[t].keys(), f"{row.name}: all {topic}", 20
+                lambda t=topic, w=wanted: w.keys() <= line.heard[t].keys(),
+                f"{row.name}: all {topic}",
+                20,
+                lambda t=topic, w=wanted: (
+                    f"missing: {missing(line, t, w)}\nnot asked for: {surplus(line, t, w)}"
+                ),
             )
             extra = surplus(line, topic, wanted)
             assert extra == [], f"{row.name}: {topic} that nothing asked for: {extra}"
