@@ -23,6 +23,8 @@ MUCH: Final = 1
 walk so many takes some 40 ms."""
 YOUNG: Final = 10_000
 """Allocations between two collections of the youngest generation; Python's 700 suits small programs."""
+OLDER: Final = (20, 20)
+"""Collections of one generation between two of the next older one."""
 
 
 def tidy() -> None:
@@ -37,7 +39,7 @@ class Memory(Service):  # type: ignore[misc]
     mundane_level = "debug"
 
     async def on_start(self) -> None:
-        gc.set_threshold(YOUNG, 20, 20)
+        gc.set_threshold(YOUNG, *OLDER)
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _run(self) -> None:
