@@ -81,6 +81,9 @@ class Demo:
         self._verdict_came = asyncio.Event()
         self._began = time.time_ns()
         self._earlier = 0
+        self._actions_told: set[str] = set()
+        self._judged_before: dict[str, str] = {}
+        """What the controller said of actions that have not been told yet."""
         self.outcome = Outcome()
 
     async def run(self) -> Outcome:
@@ -257,6 +260,10 @@ lateness_s = {LATENESS_S}
             self._earlier += 1
             return
         self._narrator.event(event)
+        if isinstance(event.data, Action):
+            self._actions_told.add(event.id)
+            if (words := self._judged_before.pop(event.id, None)) is not None:
+                self._narrator.control(words)
         if self.outcome.action_seen is None and self._is_the_action(event.data):
             self.outcome.action_seen = time.time_ns()
         if event.kind == "attribution" and event.data.phase == "final":
@@ -281,7 +288,12 @@ lateness_s = {LATENESS_S}
         )
 
     def _judged(self, event: Event[Action], judgement: Judgement) -> None:
-        self._narrator.control(f"{event.data.action}: {judgement.outcome} ({judgement.why})")
+        """The controller reads the topic by itself, and may be faster than this screen."""
+        words = f"{event.data.action}: {judgement.outcome} ({judgement.why})"
+        if event.id in self._actions_told:
+            self._narrator.control(words)
+        else:
+            self._judged_before[event.id] = words
 
     def _sum_up(self) -> None:
         out = self.outcome

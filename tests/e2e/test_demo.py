@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from controllers.judge import judge
 from faultwire.demo.fleet import Fleet
 from faultwire.demo.run import Demo
+from tests.controllers.builders import action
 from topics.time import NS_PER_S
 
 ROOT = Path(__file__).parents[2]
@@ -78,6 +80,20 @@ def test_what_was_before_the_demo_is_counted_and_not_told() -> None:
             demo._hear(record.event)
     assert out.getvalue().count("mlx5_3/1 DOWN") == 1
     assert demo._earlier == 1
+
+
+def test_what_the_controller_says_of_an_action_stands_behind_the_action() -> None:
+    """It reads the topic by itself, and may be first."""
+    out = io.StringIO()
+    demo = Demo(Console(file=out, width=400), seconds=None, plain=True)
+    first, second = (action("cordon", node, cause=node) for node in ("node-01", "node-02"))
+    demo._judged(first, judge(first, first.time, done=()))
+    assert out.getvalue() == ""
+    demo._hear(first)
+    demo._hear(second)
+    demo._judged(second, judge(second, second.time, done=()))
+    rooms = [line.split()[1] for line in out.getvalue().splitlines()]
+    assert rooms == ["action", "control", "action", "control"]
 
 
 async def kcat(bootstrap: str, topic: str) -> list[dict[str, object]]:
