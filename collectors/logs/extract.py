@@ -195,6 +195,7 @@ class LogExtractor:
         for special in registry.recognise(line):
             if special.code.partition(".")[0] in _IN_TRACEBACKS:
                 special.details = {**found.details, **special.details}
+                special.rank = found.rank if special.rank is None else special.rank
                 return special
         return found
 

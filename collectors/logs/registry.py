@@ -53,7 +53,8 @@ _RAREST_FIRST: Final = (
 STARTS: Final = (
     "launcher: ", "srun: ", "config: ", "args: ", "world_size", "nfs: ", "Lustre: ", "Warning ", "Normal ",
     "Training ", "training ", "[after training", "[exiting", "exiting program", "`Trainer", "Validation",
-    "terminate called", "!!!", "MPI_ABORT", "  distributed_timeout", "RESOURCE_EXHAUSTED", "grad",
+    "valid", "eval", "Eval", "terminate called", "!!!", "MPI_ABORT", "  distributed_timeout",
+    "RESOURCE_EXHAUSTED", "grad",
     "scancel: ", "kueue", "Workload ", "workload ", "kubelet", "Pod ", "pod ", "Train Epoch",
     "***** ", "cp: ", "mv: ", "tar: ", "rsync: ", "bash: ", "mkdir: ", "cat: ", "dd: ",
 )  # fmt: skip

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 from collectors.logs.block import MOST_LINES, MOST_STRANGERS, Done
 from collectors.logs.pattern import Found
 from collectors.logs.prefix import Line
 from collectors.logs.signals import signed
-from collectors.logs.tracebacks import raised
+from collectors.logs.tracebacks import exception, raised
+from topics.time import NS_PER_S
 
 _FIELD: Final = re.compile(
     r"\s{1,8}(?P<key>time|host|rank|exitcode|error_file|traceback|msg)\s{0,12}: ?(?P<value>.*)", re.DOTALL
@@ -18,11 +20,15 @@ _FIELD: Final = re.compile(
 _ENTRY: Final = re.compile(r"\s{0,4}\[\d{1,7}\]:")
 _RULE: Final = re.compile(r"\s{0,4}[=-]{4,}")
 _SIGNAL: Final = re.compile(r"Signal (\d{1,2}) \(")
+_QUARTER_NS: Final = 15 * 60 * NS_PER_S
+_HELD_NS: Final = 10 * 60 * NS_PER_S
+"""A report comes when the other workers have been stopped: seconds later, or half a minute."""
 
 
 @dataclass(slots=True)
 class Report:
-    """torchelastic's `Root Cause` or `Failures` list, one event an entry."""
+    """torchelastic's `Root Cause` or `Failures` list: one event an entry, and one for the exception that ends
+    the traceback of an entry."""
 
     first: int
     last: int
@@ -84,12 +90,32 @@ class Report:
                 details[key] = value[:300]
         if (seen := _SIGNAL.search(entry.get("traceback", ""))) is not None:
             found.signal = int(seen[1])
+        text = "; ".join(f"{k}: {v}" for k, v in entry.items())
+        told = [Done(signed(found), self.first, text[:1000], None, found.rank)]
         for words in reversed(tail or ()):
             if (end := raised(words)) is not None:
                 details["exception"], details["message"] = end[0], end[1][:500]
+                told.append(self._raised(*end, words, found, self._failed_by(entry)))
                 break
-        text = "; ".join(f"{k}: {v}" for k, v in entry.items())
-        return [Done(signed(found), self.first, text[:1000], None, found.rank)]
+        return told
+
+    def _raised(self, name: str, message: str, words: str, entry: Found, time: int) -> Done:
+        """The exception itself, as if its rank had printed it: what the rank wrote may be lost."""
+        found = exception(name, message, entry.rank)
+        found.details |= {"uncaught": True, "reported_by": self.code}
+        found.details |= {key: entry.details[key] for key in ("host", "local_rank") if key in entry.details}
+        text = f"{name}: {message}" if message else name
+        return Done(found, time, text, words, entry.rank)
+
+    def _failed_by(self, entry: dict[str, str]) -> int:
+        """By when the worker had failed. Told is the second, in the host's own time of day: zones lie whole
+        quarters of an hour apart. When nothing fits, the report's own time."""
+        try:
+            told = datetime.strptime(entry.get("time", ""), "%Y-%m-%d_%H:%M:%S").replace(tzinfo=UTC)
+        except ValueError:
+            return self.first
+        ago = (self.first - int(told.timestamp()) * NS_PER_S) % _QUARTER_NS
+        return self.first - ago + NS_PER_S if NS_PER_S < ago < _HELD_NS else self.first
 
     @staticmethod
     def _rank(found: Found, value: str) -> None:

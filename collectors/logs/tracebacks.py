@@ -57,6 +57,18 @@ def raised(text: str) -> tuple[str, str] | None:
     return seen["name"], (seen["message"] or "").strip()
 
 
+def exception(name: str | None, message: str, rank: int | None) -> Found:
+    """What the last line of a traceback says; `name` None: it was cut off before."""
+    found = Found("python.exception", rank=rank)
+    if name is not None:
+        found.details["exception"] = name
+        if name.rpartition(".")[2] in _TEARDOWN:
+            found.details["teardown"] = True
+    if message:
+        found.details["message"] = message[:500]
+    return found
+
+
 @dataclass(slots=True)
 class Traceback:
     """One `Traceback (most recent call last)` and what is chained to it."""
@@ -145,13 +157,7 @@ class Traceback:
             self.frame = f"{seen['file']}:{seen['line']}"
 
     def _done(self, name: str | None, message: str, words: str | None) -> Done:
-        found = Found("python.exception", rank=self.rank)
-        if name is not None:
-            found.details["exception"] = name
-            if name.rpartition(".")[2] in _TEARDOWN:
-                found.details["teardown"] = True
-        if message:
-            found.details["message"] = message[:500]
+        found = exception(name, message, self.rank)
         if self.frame is not None:
             found.details["frame"] = self.frame
         if self.uncaught:

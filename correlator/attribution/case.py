@@ -10,13 +10,16 @@ from typing import Final
 from correlator.attribution.symptom import Symptom
 from correlator.attribution.view import AttemptView
 from topics.derived import Coverage
-from topics.time import from_seconds
+from topics.time import NS_PER_S, from_seconds
 
 EFFECTS: frozenset[str] = frozenset({"blame", "wait", "effect"})
 EXPLAINED: frozenset[str] = frozenset({"Xid149AndNvlinkFiltering", "SameError"})
 """Rules that lower an effect because something explains it. It still tells when the trouble was seen."""
 
 STALL: Final = "training.stall"
+_ORDERS: Final = frozenset({"slurm.cancelled", "elastic.death_signal"})
+_NOTICE_NS: Final = 600 * NS_PER_S
+"""Longest time between the order to stop and the end (preemption grace times are minutes)."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,18 @@ class Case:
     @cached_property
     def intents(self) -> tuple[Symptom, ...]:
         return tuple(s for s in self.active if s.role == "intent")
+
+    @cached_property
+    def decided(self) -> int | None:
+        """When a scheduler's decision to end the attempt was first felt: by the order to stop, or by the
+        record of the end. None where nobody decided anything."""
+        if not self.intents:
+            return None
+        decided = min(s.time for s in self.intents)
+        orders = [
+            s.time for s in self.symptoms if s.code in _ORDERS and decided - _NOTICE_NS <= s.time <= decided
+        ]
+        return min([decided, *orders])
 
     @cached_property
     def effects(self) -> tuple[Symptom, ...]:

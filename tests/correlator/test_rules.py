@@ -400,6 +400,47 @@ def test_a_traceback_that_is_told_late_is_the_cause_where_torchelastic_and_the_b
     )
 
 
+def test_an_exception_that_only_the_launchers_report_holds_is_the_cause() -> None:
+    """It tells the second in which the worker failed, and the peers may complain within it."""
+    details = {"exception": "KeyError", "message": "'image_grid'", "uncaught": True}
+    lost = [blames(121.1, "node-01", "node-02"), blames(121.2, "node-03", "node-04")]
+    told = {
+        by: log("python.exception", 122, "node-02", 12, details=details | by_whom)
+        for by, by_whom in (("itself", {}), ("report", {"reported_by": "elastic.root_cause"}))
+    }
+
+    assert dies_of(*lost, told["report"]) == ("workload/code_exception", [("node-02", "rank/12")])
+    assert dies_of(*lost, told["itself"])[0] == INSUFFICIENT, "that came after the complaints"
+    assert dies_of(raises(121.5, "node-02", 12, "KeyError", "'image_grid'"), told["report"]) == (
+        "workload/code_exception", [("node-02", "rank/12")],
+    )  # fmt: skip
+
+
+def crashed(code: str, seconds: float, node: str, rank: int | None, **details: object) -> object:
+    """What a launcher or the scheduler says of a worker that died of a segmentation fault."""
+    return log(code, seconds, node, rank, signal=11, details=details)
+
+
+def test_a_segmentation_fault_of_all_ranks_has_no_culprit_whoever_tells_it() -> None:
+    """Launcher lines name a local rank, the reports one rank a node, and not every report comes."""
+    lines = [
+        crashed("elastic.child_failed", 121 + r / 100, NODES[r // 8], None, local_rank=r % 8)
+        for r in range(64)
+    ]
+    reports = [crashed("elastic.root_cause", 121.3, node, 8 * i) for i, node in enumerate(NODES[:2])]
+
+    assert dies_of(*lines, *reports) == ("workload/code_exception", [])
+
+
+def test_a_segmentation_fault_of_one_rank_is_one_fault_whoever_tells_it() -> None:
+    told = [
+        crashed("elastic.child_failed", 121, "node-02", None, local_rank=4),
+        crashed("elastic.root_cause", 122, "node-02", 12),
+    ]
+
+    assert dies_of(*told) == ("workload/code_exception", [("node-02", "rank/12")])
+
+
 def test_one_error_on_many_ranks_has_no_culprit() -> None:
     events = [raises(121 + r / 100, NODES[r // 8], r) for r in range(64)]
 
@@ -495,6 +536,32 @@ def test_a_checkpoint_is_no_hang() -> None:
     found = verdict([job(), *steps(120), saving, job("CANCELLED", 230)])
 
     assert cause(found)[0] == "scheduler/user_cancel"
+
+
+def test_a_grace_time_is_no_hang() -> None:
+    """Steps stop with the order, and the record comes when the last process is gone."""
+    order = log("slurm.cancelled", 121, details={"cause": "preemption"})
+
+    assert cause(verdict([job(), *steps(120), order, job("PREEMPTED", 240)])) == ("scheduler/preemption", [])
+    assert cause(verdict([job(), *steps(120), job("PREEMPTED", 240)]))[0] == INSUFFICIENT, (
+        "nobody gave an order"
+    )
+    late = log("slurm.cancelled", 239, details={"cause": "preemption"})
+    assert cause(verdict([job(), *steps(120), late, job("PREEMPTED", 240)]))[0] == INSUFFICIENT, (
+        "it came late"
+    )
+
+
+def test_what_processes_print_when_a_hung_job_is_ended_makes_nobody_a_suspect() -> None:
+    order = log("slurm.cancelled", 1500, details={"cause": "time_limit"})
+    dying = [
+        raises(1502, "node-03", 17),
+        blames(1503, "node-01", "node-03"),
+        blames(1504, "node-02", "node-03"),
+    ]
+    found = verdict([job(), *steps(120), order, *dying, job("TIMEOUT", 1510)], now=2000)
+
+    assert cause(found) == (INSUFFICIENT, [])
 
 
 # -- coverage --------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ CODES: Final = (
         "training.evaluation",
         "progress",
         "An evaluation runs: no steps for a while are no stall.",
-        "Megatron-LM, Lightning",
+        "Megatron-LM, Lightning, Transformers, programs' own lines",
     ),
     Code(
         "training.config",
@@ -128,7 +128,18 @@ PATTERNS: Final = (
     pattern("loss': ", r"\{'(?:train_)?loss': ", json_step),
     pattern('loss": ', r"\{.{0,200}?\"(?:train_)?loss\": ", json_step),
     pattern("***** Running ", r"\*{5} Running (?:Evaluation|Prediction|Test) \*{5}$", "training.evaluation"),
-    pattern("%|", r"Validation(?: DataLoader \d{1,3})?: {1,4}\d{1,3}%\|", "training.evaluation"),
+    pattern(
+        "%|",
+        r"(?:Validati(?:on|ng)|Evaluati(?:on|ng)|Testing|Predicting)(?: DataLoader \d{1,3})?: "
+        r"{1,4}\d{1,3}%\|",
+        "training.evaluation",
+    ),
+    pattern(
+        ("eval", "Eval", "valid", "Validation"),
+        r"(?:[Ee]val(?:uation)?|[Vv]alid(?:ation)?)[:\s-]{1,4}(?:batch|step|iter(?:ation)?)[\s:=#]{1,3}"
+        r"(?P<seq><INT>) ?/ ?(?P<total><INT>)",
+        "training.evaluation",
+    ),
     pattern(
         "%|",
         r"(?:(?:Epoch|[Tt]rain(?:ing)?|[Ss]teps?|[Ii]ter(?:ation)?s?)[\w /]{0,20}: "
@@ -223,6 +234,12 @@ PATTERNS: Final = (
     pattern(
         "aving checkpoint",
         r"[Ss]aving checkpoint (?:at|for) (?:iteration|step) {1,8}(?P<seq><INT>)",
+        _phase("started"),
+    ),
+    pattern(  # on being told that the time is up
+        "SIG",
+        r"(?:[Rr]eceived|[Cc]aught|[Gg]ot) (?:signal )?SIG(?:USR\d|TERM)\b.{0,60}?"
+        r"[Ss]aving (?:an? )?(?:\w{1,20} )?checkpoint",
         _phase("started"),
     ),
     pattern(

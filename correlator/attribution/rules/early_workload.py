@@ -129,8 +129,8 @@ def progress_stall(case: Case) -> Sequence[Symptom]:
     """Training that reported steps at a steady pace and then none for long has stalled.
 
     Needs a few steps, and silence for several step times (at least a minute, and longer than any pause that
-    it went on after) before the end of the attempt, or until now. Must not catch an attempt that completed,
-    or one that was ended within its step time.
+    it went on after) before the end of the attempt or the order to stop, or until now. Must not catch an
+    attempt that completed, or one that was ended within its step time, however long it takes to end.
     """
     view = case.view
     progress, settings = view.store.progress, view.settings
@@ -141,6 +141,8 @@ def progress_stall(case: Case) -> Sequence[Symptom]:
     if any(s.code == "training.finished" and s.time >= last for s in case.symptoms):
         return case.symptoms
     until = view.end if view.end is not None else view.now
+    if case.decided is not None:
+        until = min(until, case.decided)
     evaluation = max(
         (s.time for s in case.symptoms if s.code in ("training.evaluation", "training.checkpoint")), default=0
     )

@@ -17,7 +17,7 @@ from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Role, Strength, Symptom
 from correlator.attribution.view import AttemptView
 from correlator.evidence.sketch import Group, Occurrence
-from topics.time import from_seconds
+from topics.time import NS_PER_S, from_seconds
 
 _UNKNOWN: Final = LogRole("info", 9, None, None, "none")
 RETRY_EXCEEDED: Final = 12
@@ -33,6 +33,8 @@ _INTENTS: Final = {
 }
 _DEVICE_FATAL: Final = re.compile(r"device fatal|local catastrophic", re.IGNORECASE)
 SEGFAULT: Final = 11
+_TO_THE_SECOND: Final = NS_PER_S
+"""How exactly a launcher's report tells when the worker failed whose exception it holds."""
 _CRASHES: Final = frozenset(
     {"python.fatal", "elastic.child_failed", "elastic.root_cause", "elastic.signal", "slurm.task_exit"}
 )
@@ -70,6 +72,9 @@ def _symptom(view: AttemptView, group: Group, o: Occurrence, role: LogRole) -> S
     strength: Strength = role.strength
     peer, onset, start, latest = None, None, None, None
     attrs: dict[str, Any] = {"status": a.get("status"), "device": a.get("device"), "details": details}
+    if details.get("reported_by") is not None:
+        start, latest = o.time - _TO_THE_SECOND, o.time
+    said = "|".join(group.key[1:])
     if details.get("teardown"):
         kind, tier, strength = "teardown", 8, "none"
     elif code == "python.exception":
@@ -107,6 +112,7 @@ def _symptom(view: AttemptView, group: Group, o: Occurrence, role: LogRole) -> S
     if a.get("signal") == SEGFAULT and code in _CRASHES:
         kind, tier, strength = "root", 5, "likely"
         domain, subdomain = "workload", "code_exception"
+        said = "segmentation fault"  # whoever tells it: the process, its launcher, the scheduler
         attrs["by_absence"] = True  # bad memory crashes programs too: only a kernel log can clear the node
     if kind == "teardown" and a.get("signal") in _SUSPECT_SIGNALS:
         attrs["suspect"] = True
@@ -131,7 +137,7 @@ def _symptom(view: AttemptView, group: Group, o: Occurrence, role: LogRole) -> S
         ranks=frozenset(group.ranks.values),
         attrs={
             **attrs,
-            "group": "|".join(group.key[1:]),
+            "group": said,
             "on": frozenset(group.nodes.values),
             "signal": a.get("signal"),
             "exit": a.get("exit_code"),

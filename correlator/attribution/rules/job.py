@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from correlator.attribution.blame import ends, explained_by
-from correlator.attribution.case import STALL, Case
+from correlator.attribution.case import EFFECTS, STALL, Case
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
 from topics.time import NS_PER_S, from_seconds, seconds
 
 EVERYWHERE: Final = 0.25
-_ORDERS: Final = frozenset({"slurm.cancelled", "elastic.death_signal"})
-_NOTICE_NS: Final = 600 * NS_PER_S
-"""Longest time between the order to stop and the end (preemption grace times are minutes)."""
 
 
 @rule(name="SameError", kind="refiner", phase="JOB", order=10)
@@ -37,7 +34,7 @@ def same_error(case: Case) -> Sequence[Symptom]:
     for found in groups.values():
         first = min(found, key=lambda s: (s.time, s.sort_key()))
         near = [s for s in found if s.time <= first.time + 60 * NS_PER_S]
-        ranks = len({s.place for s in near}) if "xid" in first.attrs else len(first.ranks)
+        ranks = len({s.place for s in near}) if "xid" in first.attrs else len(_ranks(near))
         if ranks < 2:
             others = [s for s in near if s is not first]
             changes.update({s: s.demote("SameError", "the same error again") for s in others})
@@ -56,6 +53,11 @@ def same_error(case: Case) -> Sequence[Symptom]:
             else:
                 changes[s] = s.but(attrs={**s.attrs, "joint": True})
     return [changes.get(s, s) for s in case.symptoms]
+
+
+def _ranks(found: Sequence[Symptom]) -> set[int]:
+    """Who said it themselves, and of whom a launcher or the scheduler did."""
+    return {r for s in found for r in (s.ranks or (s.rank,)) if r is not None}
 
 
 @rule(name="AfterEffect", kind="filter", phase="JOB", order=20)
@@ -107,18 +109,14 @@ def scheduler_intent(case: Case) -> Sequence[Symptom]:
     Needs its decision, steps on time until then, and no trouble before. Otherwise it only ended what was
     broken, and the end state is all that it explains. Must not excuse a hang that ran into its limit.
     """
-    if not case.intents:
+    decided = case.decided
+    if decided is None:
         return case.symptoms
-    decided = _decided(case)
     eps = case.view.widest_eps
     before = [s for s in case.trouble if s.time < decided - eps or (s.onset is not None and s.code == STALL)]
     roots = [s for s in case.roots if s.kills < decided - eps and (s.tier <= 3 or before)]
     if before or (roots and not _on_time(case, decided)):
-        return case.change(
-            lambda s: (
-                s.demote("SchedulerIntent", "the attempt was broken before") if s.role == "intent" else s
-            )
-        )
+        return case.change(lambda s: _only_ended(s, decided + eps))
     return case.change(
         lambda s: (
             s
@@ -128,13 +126,14 @@ def scheduler_intent(case: Case) -> Sequence[Symptom]:
     )
 
 
-def _decided(case: Case) -> int:
-    """When the decision was first felt: by the order to stop, or by the record of the end."""
-    decided = min(s.time for s in case.intents)
-    orders = [
-        s.time for s in case.symptoms if s.code in _ORDERS and decided - _NOTICE_NS <= s.time <= decided
-    ]
-    return min([decided, *orders])
+def _only_ended(s: Symptom, ordered: int) -> Symptom:
+    """A symptom of an attempt that was broken when the scheduler ended it."""
+    if s.role == "intent":
+        return s.demote("SchedulerIntent", "the attempt was broken before")
+    own = s.role in EFFECTS or (s.role == "root" and s.tier == 5)
+    if own and (s.begins if s.onset is None else s.onset) > ordered:
+        return s.demote("SchedulerIntent", "it came after the order to stop")
+    return s
 
 
 def _on_time(case: Case, until: int) -> bool:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
 from collectors.logs.block import PATIENCE_NS
 from tests.collectors.logs.builders import AT, ORIGIN, codes, extractor, feed
+from topics.time import NS_PER_S, parse_rfc3339
 
 TRACEBACK = (
     "Traceback (most recent call last):",
@@ -223,18 +228,58 @@ def test_a_report_without_other_failures_lists_none() -> None:
     assert codes(feed("Failures:", "  <NO_OTHER_FAILURES>", "----------", *REPORT)) == ["elastic.root_cause"]
 
 
+INNER = (
+    "  traceback : Traceback (most recent call last):",
+    '    File "/opt/train/pretrain.py", line 485, in lr_at',
+    "      raise ValueError(...)",
+    "  ValueError: no phase for step 37",
+    "============================================================",
+)
+
+
 def test_the_traceback_inside_a_report_gives_its_exception() -> None:
-    inner = [
-        "  traceback : Traceback (most recent call last):",
-        '    File "/opt/train/pretrain.py", line 485, in lr_at',
-        "      raise ValueError(...)",
-        "  ValueError: no phase for step 37",
-        "============================================================",
-    ]
-    (event,) = feed(*REPORT[:-1], *inner)
-    assert event.data.code == "elastic.root_cause"
-    assert (event.data.details or {})["exception"] == "ValueError"
-    assert (event.data.details or {})["message"] == "no phase for step 37"
+    """What the rank printed itself may be lost."""
+    entry, told = feed(*REPORT[:-1], *INNER)
+    assert (entry.data.code, told.data.code) == ("elastic.root_cause", "python.exception")
+    assert told.data.rank == entry.data.rank == 35
+    for event in (entry, told):
+        assert (event.data.details or {})["exception"] == "ValueError"
+        assert (event.data.details or {})["message"] == "no phase for step 37"
+        assert (event.data.details or {})["host"] == "node-05.c1.example"
+    assert (told.data.details or {})["reported_by"] == "elastic.root_cause"
+
+
+@pytest.mark.parametrize(
+    ("last", "code"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB.", "cuda.oom"),
+        ("OSError: [Errno 116] Stale file handle: '/data/shard-00042.tar'", "storage.estale"),
+        ("torch.distributed.DistBackendError: NCCL error in: x.cpp:1", "python.exception"),
+    ],
+)
+def test_the_exception_of_a_report_is_what_its_line_says(last: str, code: str) -> None:
+    entry, told = feed(*REPORT[:-1], *INNER[:-2], f"  {last}", INNER[-1])
+    assert entry.data.code == "elastic.root_cause"
+    assert (told.data.code, told.data.rank) == (code, 35)
+
+
+@pytest.mark.parametrize(
+    ("told", "ago_s"),
+    [
+        ("2026-05-01_23:59:41", 19),  # the host's time is UTC
+        ("2026-05-02_05:44:41", 19),  # Nepal
+        ("2026-05-01_18:59:41", 19),  # New York, in winter
+        ("2026-05-01_23:59:59", 0),  # within the second
+        ("2026-05-02_00:00:02", 0),  # its clock is ahead of the log's
+        ("yesterday", 0),
+    ],
+)
+def test_a_report_says_when_the_worker_failed_in_whatever_zone(told: str, ago_s: int) -> None:
+    """To the second: it had failed by the end of it."""
+    one, midnight = extractor(), parse_rfc3339("2026-05-02T00:00:00Z")
+    lines = [re.sub(r"time +: .*", f"time      : {told}", line) for line in REPORT[:-1]]
+    entry, event = (e for line in (*lines, *INNER) for e in one.feed(midnight, "node-01", None, line, ORIGIN))
+    assert entry.time - event.time == max(0, ago_s - 1) * NS_PER_S
 
 
 def test_a_line_that_comes_too_late_does_not_complete_a_traceback() -> None:
