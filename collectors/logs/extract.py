@@ -151,8 +151,9 @@ class LogExtractor:
             return []
         if family not in _FOLDED or registry.codes()[found.code][1].role in _UNFOLDED_ROLES:
             return [self._maker.make(item)]
+        rank = item.line.rank if found.rank is None else found.rank
         key = (
-            place.node, item.line.rank, found.code, found.peer, found.device, found.wc_status,
+            place.node, rank, found.code, found.peer, found.device, found.wc_status,
             found.details.get("exception"), found.details.get("path"),
         )  # fmt: skip
         passes, told = self._folder.offer(key, place.time, item)

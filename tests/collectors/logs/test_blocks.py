@@ -263,6 +263,14 @@ def test_the_exception_of_a_report_is_what_its_line_says(last: str, code: str) -
     assert (told.data.code, told.data.rank) == (code, 35)
 
 
+def test_the_exceptions_of_a_long_report_are_those_of_their_ranks() -> None:
+    """They stand in one stream, and are no storm of one rank."""
+    other = [*REPORT[2:-1], *INNER[:-1]]
+    lines = [line.replace("35 (local_rank: 3)", str(r)) for r in range(64) for line in (f"[{r}]:", *other)]
+    events = feed("Failures:", *lines, INNER[-1])
+    assert [e.data.rank for e in events if e.data.code == "python.exception"] == list(range(64))
+
+
 @pytest.mark.parametrize(
     ("told", "ago_s"),
     [
