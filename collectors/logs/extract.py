@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from collectors.logs import blocks, registry
+from collectors.logs import blocks, records, registry
 from collectors.logs.block import PATIENCE_NS, Block, Done
 from collectors.logs.event import EventMaker, Item, Place
 from collectors.logs.fold import Folded, Folder
@@ -63,15 +63,18 @@ class LogExtractor:
 
         `rank` is the stream's rank where it is known from outside; a rank printed in the line counts else.
         """
-        if not self._open_nodes and not registry.worth_a_look(text):
-            return []
         return self.read(Place(time_ns, node, origin), rank, text)
 
     def read(self, place: Place, rank: int | None, text: str) -> list[Event[Log]]:
         """`feed` for a reader that knows more about the line's place."""
-        if self._open_nodes:
-            return self._read_with_blocks(place, rank, text)
-        return self._look(place, rank, text) if registry.worth_a_look(text) else []
+        if not self._open_nodes and not registry.worth_a_look(text):
+            return []
+        record = records.opened(text)
+        if record is None:
+            return self._read(place, rank, text)
+        rank = record.rank if rank is None else rank
+        events = [event for line in record.lines for event in self._read(place, rank, line)]
+        return list({event.id: event for event in events}.values())  # words may repeat the exception
 
     def due(self, now: int) -> list[Event[Log]]:
         """What has become complete by `now` (ns, of the lines' time) though no further line came."""
@@ -93,6 +96,11 @@ class LogExtractor:
         return [entry.place.origin for entry in self._open.values()]
 
     # -- inside ---------------------------------------------------------------------------------------
+
+    def _read(self, place: Place, rank: int | None, text: str) -> list[Event[Log]]:
+        if self._open_nodes:
+            return self._read_with_blocks(place, rank, text)
+        return self._look(place, rank, text) if registry.worth_a_look(text) else []
 
     def _read_with_blocks(self, place: Place, rank: int | None, text: str) -> list[Event[Log]]:
         events = self._expire(place.time) if place.time >= self._expire_at else []

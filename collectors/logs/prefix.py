@@ -11,8 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-import orjson
-
 MAX_TEXT: Final = 4096
 """Characters of a line that are looked at; the shapes that we know are far shorter."""
 
@@ -74,7 +72,6 @@ _RAISED: Final = re.compile(
 )
 
 _WORLD: Final = re.compile(r"PG (?:ID )?0\b|PG .*\bdefault_pg\b")
-_JSON_KEYS: Final = ("log", "msg", "message", "event")
 _GLUED: Final = re.compile(
     r"(?:(?:[Ee]poch|[Tt]rain|[Ss]tep|[Ii]ter)[\w /]{0,40}: {0,2})?(?:\s{0,4}\d{1,3}%\|[^|]{0,120}\| "
     r")?\d{1,12}(?:it|/\d{1,12}) \[[^\]]{0,200}\]"
@@ -116,9 +113,7 @@ def take_apart(text: str, rank: int | None) -> Line:
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     text = text[:MAX_TEXT]
-    if text[:1] == "{" and '":' in text and "reason" not in text:
-        text = _unwrap(text)
-    elif "]:" in text and ("it/s" in text or "s/it" in text) and (glued := _GLUED.match(text)):
+    if "]:" in text and ("it/s" in text or "s/it" in text) and (glued := _GLUED.match(text)):
         text = text[glued.end() :]
     line = Line(text, text, text, text, rank)
     pos = _strip_stream(line, text)
@@ -182,15 +177,3 @@ def _learn(line: Line, found: re.Match[str]) -> None:
         line.nccl_level = found["nccl_level"]
         line.nccl_dev = int(found["nccl_dev"])
         line.nccl_pid = int(found["nccl_pid"])
-
-
-def _unwrap(text: str) -> str:
-    """The words inside a JSON log record, of a container runtime or a structured logger."""
-    try:
-        record = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return text
-    if not isinstance(record, dict):
-        return text
-    words = next((record[key] for key in _JSON_KEYS if isinstance(record.get(key), str)), None)
-    return words.rstrip("\n") if words else text

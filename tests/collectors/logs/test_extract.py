@@ -72,14 +72,6 @@ def test_kills_that_srun_ordered_are_teardown_and_earlier_ones_are_not() -> None
     assert [(e.data.details or {}).get("teardown") for e in events] == [None, True, True, None]
 
 
-def test_lines_of_a_logger_in_json_are_read() -> None:
-    for key in ("log", "msg", "message"):
-        line = f'{{"{key}": "RuntimeError: CUDA error: misaligned address\\n", "level": "error"}}'
-        assert codes(feed(line)) == ["cuda.misaligned"], key
-    assert feed('{"log": "hint: RuntimeError: CUDA error: misaligned address"}') == []
-    assert feed('{"log": ') == []
-
-
 def test_a_progress_bar_in_front_does_not_hide_the_error_behind_it() -> None:
     bar = "  1%|▏         | 21/2000 [01:45<2:45:00,  5.00s/it]"
     assert codes(feed(bar + "[rank0]: RuntimeError: CUDA error: misaligned address")) == ["cuda.misaligned"]
