@@ -6,7 +6,6 @@ its time and text, whoever reads it.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -15,9 +14,10 @@ from typing import Any, Final
 import orjson
 
 from collectors.clock import Clock
+from collectors.journalctl import EndedError, Journal, TooLongError, following
 from collectors.logs.jobs import Jobs
 from collectors.logs.sources import LogSource
-from collectors.reader import Emit, Health, Position, SourceAbsentError, SourceFailedError
+from collectors.reader import Emit, Health, Position, SourceAbsentError
 from topics.events import Event
 from topics.numbers import INT64, whole
 from topics.payloads import Log, Origin
@@ -25,8 +25,6 @@ from topics.time import NS_PER_US
 
 COMMAND: Final = ("journalctl", "--output=json", "--no-pager", "--follow")
 TURN_S: Final = 1.0
-MAX_RECORD: Final = 1024 * 1024
-STOP_S: Final = 2.0
 
 
 class UnitLogReader:
@@ -55,7 +53,7 @@ class UnitLogReader:
         await self._follow(emit, self._command)
 
     async def once(self, emit: Emit) -> None:
-        with contextlib.suppress(_EndedError):
+        with contextlib.suppress(EndedError):
             await self._follow(emit, tuple(part for part in self._command if part != "--follow"))
         emit(self._jobs.flush(), self._position())
         self.health.ok()
@@ -68,45 +66,23 @@ class UnitLogReader:
         units = [f"--unit={unit}" for source in self._sources for unit in source.units]
         cursor = self._cursor or (self._resume() or {}).get("cursor")
         where = f"--after-cursor={cursor}" if cursor else "--since=now"
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                *units,
-                where,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                limit=MAX_RECORD,
-            )
-        except FileNotFoundError as exc:
-            raise SourceFailedError(f"{command[0]} is not there") from exc
-        try:
-            await self._read(process, emit)
-        finally:
-            await _end(process)
+        async with following((*command, *units, where)) as journal:
+            await self._read(journal, emit)
 
-    async def _read(self, process: asyncio.subprocess.Process, emit: Emit) -> None:
-        if process.stdout is None or process.stderr is None:
-            raise SourceFailedError("journalctl has no output")
+    async def _read(self, journal: Journal, emit: Emit) -> None:
         self.health.max_silence_s = TURN_S * 10
         self.health.ok()
         while True:
             self.health.last_turn = self._clock.monotonic()
             try:
-                async with asyncio.timeout(TURN_S):
-                    line = await process.stdout.readline()  # what was read of a line stays in the stream
-            except TimeoutError:  # caught up: now the wall clock is that of the records
-                events = self._jobs.due(self._clock.realtime())
-                if events:
-                    emit(events, self._position())
-                continue
-            except ValueError:  # a record beyond the limit: the stream has dropped it
+                line = await journal.record(TURN_S)
+            except TooLongError:
                 self.health.lose(1)
                 continue
-            if not line:
-                why = (await process.stderr.read(500)).decode("utf-8", "replace").strip()
-                raise _EndedError(f"journalctl ended: {why or 'no reason given'}")
-            emit(self._record(line), self._position())
+            if line is not None:
+                emit(self._record(line), self._position())
+            elif events := self._jobs.due(self._clock.realtime()):  # caught up: our clock is the records'
+                emit(events, self._position())
 
     def _record(self, line: bytes) -> list[Event[Log]]:
         try:
@@ -155,20 +131,3 @@ def _time(record: dict[str, Any]) -> int | None:
         if isinstance(text, str) and (us := whole(text, INT64 // NS_PER_US)) is not None:
             return us * NS_PER_US
     return None
-
-
-class _EndedError(SourceFailedError):
-    """The process ended by itself."""
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            async with asyncio.timeout(STOP_S):
-                await process.wait()
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()

@@ -6,7 +6,6 @@ same as the kernel's, but there is no sequence number, so an event's id is that 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -14,16 +13,15 @@ from typing import Any, Final
 import orjson
 
 from collectors.clock import Clock
+from collectors.journalctl import EndedError, Journal, TooLongError, following
 from collectors.parsers.formats import KernelLogError, read_kernel_log
-from collectors.reader import Emit, Health, Position, SourceFailedError
+from collectors.reader import Emit, Health, Position
 from collectors.readers.kernel_lines import KernelLines
 from topics.events import Event
 
 COMMAND: Final = ("journalctl", "--dmesg", "--output=json", "--no-pager", "--follow", "--boot")
 TURN_S: Final = 5.0
 WAITING_TURN_S: Final = 0.25
-MAX_LINE: Final = 1024 * 1024
-STOP_S: Final = 2.0
 
 
 class JournalReader:
@@ -51,7 +49,7 @@ class JournalReader:
 
     async def once(self, emit: Emit) -> None:
         command = tuple(part for part in self._command if part != "--follow")
-        with contextlib.suppress(_EndedError):
+        with contextlib.suppress(EndedError):
             await self._follow(emit, command)
         emit(self._lines.flush(), self._position())
         self.health.ok()
@@ -60,26 +58,10 @@ class JournalReader:
 
     async def _follow(self, emit: Emit, command: Sequence[str]) -> None:
         cursor = self._cursor or (self._resume() or {}).get("cursor")
-        where = [f"--after-cursor={cursor}"] if cursor else ["--lines=all"]
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                *where,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                limit=MAX_LINE,
-            )
-        except FileNotFoundError as exc:
-            raise SourceFailedError(f"{command[0]} is not there") from exc
-        try:
-            await self._read(process, emit)
-        finally:
-            await _end(process)
+        async with following((*command, f"--after-cursor={cursor}" if cursor else "--lines=all")) as journal:
+            await self._read(journal, emit)
 
-    async def _read(self, process: asyncio.subprocess.Process, emit: Emit) -> None:
-        if process.stdout is None or process.stderr is None:
-            raise SourceFailedError("journalctl has no output")
+    async def _read(self, journal: Journal, emit: Emit) -> None:
         self.health.max_silence_s = TURN_S * 3
         self.health.ok()
         looked = self._clock.monotonic()
@@ -89,16 +71,14 @@ class JournalReader:
             if now - looked >= WAITING_TURN_S * 1e9:
                 looked, events = now, self._lines.due(self._clock.realtime())
             try:
-                async with asyncio.timeout(WAITING_TURN_S if self._lines.waiting else TURN_S):
-                    line = await process.stdout.readline()  # what was read of a line stays in the stream
-            except TimeoutError:
-                if events:
-                    emit(events, self._position())
-                continue
-            if not line:
-                why = (await process.stderr.read(500)).decode("utf-8", "replace").strip()
-                raise _EndedError(f"{process_name(self._command)} ended: {why or 'no reason given'}")
-            emit(events + self._line(line), self._position())
+                line = await journal.record(WAITING_TURN_S if self._lines.waiting else TURN_S)
+            except TooLongError:
+                self.health.lose(1)
+                line = None
+            if line is not None:
+                emit(events + self._line(line), self._position())
+            elif events:
+                emit(events, self._position())
 
     def _line(self, line: bytes) -> list[Event[Any]]:
         try:
@@ -114,24 +94,3 @@ class JournalReader:
 
     def _position(self) -> Position | None:
         return None if self._cursor is None else {"cursor": self._cursor}
-
-
-class _EndedError(SourceFailedError):
-    """The process ended by itself."""
-
-
-def process_name(command: Sequence[str]) -> str:
-    return command[0].rpartition("/")[2]
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            async with asyncio.timeout(STOP_S):
-                await process.wait()
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from collectors.clock import SystemClock
+from collectors.journalctl import MAX_RECORD
 from collectors.logs.sources import LogSource
 from collectors.logs.units import UnitLogReader
 from collectors.reader import SourceAbsentError, SourceFailedError
@@ -109,3 +110,11 @@ async def test_an_ended_journalctl_and_a_missing_one_are_failures(tmp_path: Path
 async def test_without_units_the_reader_is_absent() -> None:
     with pytest.raises(SourceAbsentError, match="no units"):
         await UnitLogReader([], "c1", "n", SystemClock()).run(Collected())
+
+
+async def test_a_record_beyond_the_limit_is_counted_and_the_next_is_read(tmp_path: Path) -> None:
+    emit = Collected()
+    one = reader(tmp_path, record(1, "x" * (MAX_RECORD + 10)), record(2, OOM))
+    await one.once(emit)
+    assert [event.data.code for event in emit.events] == ["cuda.oom"]
+    assert one.health.lost > 0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from collectors.clock import SystemClock
+from collectors.journalctl import MAX_RECORD
 from collectors.reader import SourceFailedError
 from collectors.readers.journal import JournalReader
 from tests.collectors.readers.builders import Collected, kernel_lines, xid_line
@@ -78,6 +79,14 @@ async def test_the_cursor_does_not_pass_what_was_only_counted(tmp_path: Path) ->
     await reader(tmp_path, entry(1, xid_line()), entry(2, xid_line()), follow=False).once(emit)
     assert [event.data.repeats and event.data.repeats.count for event in emit.events] == [None, 1]
     assert emit.position == {"cursor": "s=1;i=1"}
+
+
+async def test_a_record_beyond_the_limit_is_counted_and_the_next_is_read(tmp_path: Path) -> None:
+    emit = Collected()
+    one = reader(tmp_path, entry(1, "x" * (MAX_RECORD + 10)), entry(2, xid_line()), follow=False)
+    await one.once(emit)
+    assert [event.data.xid for event in emit.events] == [79]
+    assert one.health.lost > 0
 
 
 async def test_a_journalctl_that_ends_fails_the_reader(tmp_path: Path) -> None:
