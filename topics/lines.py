@@ -26,12 +26,13 @@ _SERIES: Final = frozenset(
         "nccl.port_error", "nccl.port_active",
     }
 )  # fmt: skip
+_NODE_LOST: Final = frozenset({"slurm.node_failure", "kubernetes.node_lost"})
 _DIGITS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|/\S+")
 
 
 def finding(data: Log) -> tuple[str, str, str]:
-    """The finding, within one attempt: code, what it is about, status."""
+    """The finding, within one attempt: code, what it is about, status, or how a process ended."""
     details = data.details or {}
     if data.peer is not None:
         which = data.peer.split("<", 1)[0]  # the port after the address differs from line to line
@@ -39,11 +40,14 @@ def finding(data: Log) -> tuple[str, str, str]:
         which = f"{details.get('exception', '')}|{fingerprint(str(details.get('message', data.message)))}"
     elif data.family == "storage":
         which = "/".join(str(details.get("path", "")).split("/")[:2])  # likely the mount
+    elif data.code in _NODE_LOST:
+        which = str(details.get("node") or details.get("nodes", ""))  # one launcher tells of each
     else:
         which = data.device or ""
     if data.collective is not None:
         which += f"|{details.get('pg_id', '')}|{data.seq}|{data.collective}"
-    return data.code, which, str(data.wc_status) if data.wc_status is not None else ""
+    ended = (data.wc_status, data.signal, data.exit_code)
+    return data.code, which, next((str(status) for status in ended if status is not None), "")
 
 
 def saying(data: Log) -> tuple[object, ...] | None:

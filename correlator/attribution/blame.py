@@ -12,7 +12,7 @@ from topics.derived import Culprit
 MAX_SUSPECTS: Final = 4
 _TRANSFERS_FAIL: Final = frozenset({"network_hca_port", "network_hca", "network_fabric"})
 _GAVE_UP: Final = frozenset({"pytorch.monitored_barrier"})
-_NODE_LOST: Final = frozenset({"slurm.node_failure", "kubernetes.node_lost"})
+NODE_LOST: Final = frozenset({"slurm.node_failure", "kubernetes.node_lost"})
 TRANSFER_ERRORS: Final = frozenset(
     {"nccl.ib_completion_error", "nccl.async_fatal", "nccl.verbs_error", "nccl.failover_fatal",
      "nccl.ofi_error", "nccl.qp_setup_error"}
@@ -89,7 +89,7 @@ def suspects(case: Case) -> tuple[Culprit, ...]:
         alone = [s for s in case.active if s.role == "effect" and s.node is not None]
         hints = alone if len({s.node for s in alone}) == 1 and len(case.view.nodes) > 1 else []
     if not hints:  # a scheduler's word on a node that was heard all along is still a word
-        hints = [s for s in case.symptoms if s.code in _NODE_LOST and s.node is not None]
+        hints = [s for s in case.symptoms if s.code in NODE_LOST and s.node is not None]
     if not hints:
         return ()
     first = min(s.time for s in hints)

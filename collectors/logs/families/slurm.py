@@ -8,6 +8,10 @@ from typing import Final
 from collectors.logs.pattern import Code, Family, Found, named, pattern, take
 from collectors.logs.prefix import Line
 from collectors.logs.signals import BY_WORD, signed
+from collectors.schedulers.slurm.hostlist import HostlistError, expand
+
+MOST_LOST: Final = 512
+"""Nodes of one line that are told."""
 
 CODES: Final = (
     Code(
@@ -33,7 +37,8 @@ CODES: Final = (
         "Slurm srun/libsrun, task_state.c",
     ),
     Code("slurm.step_failed", "effect", "slurmstepd reports a step as failed.", "Slurm slurmstepd"),
-    Code("slurm.node_failure", "cause", "The controller lost a node of the job.", "Slurm api/step_launch.c"),
+    Code("slurm.node_failure", "cause", "The controller lost nodes of the job (`details.node`, or `details.nodes` "
+        "where the line names several, with commas).", "Slurm api/step_launch.c"),
     Code("slurm.launch_failed", "effect", "Tasks could not be started on a node.", "Slurm api/step_launch.c"),
     Code("slurm.step_aborted", "teardown", "srun takes the step down.", "Slurm srun"),
     Code("slurm.step_timeout", "teardown", "Tasks did not end although srun waited.", "Slurm srun"),
@@ -78,6 +83,15 @@ def _task(match: re.Match[str], _line: Line) -> Found:
     return found
 
 
+def _node_failure(match: re.Match[str], _line: Line) -> Found | None:
+    try:
+        nodes = expand(match["nodes"])
+    except HostlistError:
+        return None
+    named = {"node": nodes[0]} if len(nodes) == 1 else {"nodes": ",".join(nodes[:MOST_LOST])}
+    return Found("slurm.node_failure", details=named)
+
+
 _SAYS: Final = r"(?:srun|slurmstepd|slurmd|salloc|sbatch)(?:-[\w.-]{1,60})?: error: "
 _SRUN: Final = r"srun: (?:error: )?"
 
@@ -119,8 +133,8 @@ PATTERNS: Final = (
     ),
     pattern(
         "srun: error: ",
-        r"srun: error: (?:Job \S{1,30} )?[Nn]ode failure on (?P<node>[\w.-]{1,80})",
-        "slurm.node_failure",
+        r"srun: error: (?:Job \S{1,30} )?[Nn]ode failure on (?P<nodes>[\w.\[\],-]{1,400})",
+        _node_failure,
         on="body",
     ),
     pattern(

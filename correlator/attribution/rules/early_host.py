@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from correlator.attribution.blame import NODE_LOST
 from correlator.attribution.case import Case
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
@@ -57,12 +58,13 @@ def node_silence(case: Case) -> Sequence[Symptom]:
     """A node that falls silent is down, unless somebody still hears it, or nobody is heard at all.
 
     Needs the end of its heartbeats (or the scheduler's word). Must not catch a dead agent on a living node
-    whose ranks still print, a broken telemetry path (most nodes silent at once), or a node that a scheduler
-    lost from sight while its heartbeats go on.
+    whose ranks still print, a broken telemetry path (most nodes silent at once, and the scheduler has not
+    lost them), or a node that a scheduler lost from sight while its heartbeats go on.
     """
     view = case.view
     silent = [s for s in case.active if s.code == "node_silent"]
     many = len(view.nodes) >= 3 and len({s.node for s in silent if s.until is None}) * 2 > len(view.nodes)
+    lost = {s.node for s in case.symptoms if s.code in NODE_LOST}
     last_word: dict[str, int] = {}
     for s in case.symptoms:
         if s.node is not None and s.code != "node_silent" and s.tier > 0 and s.rank is not None:
@@ -70,7 +72,7 @@ def node_silence(case: Case) -> Sequence[Symptom]:
 
     def check(s: Symptom) -> Symptom:
         if s.code == "node_silent":
-            if many:
+            if many and s.node not in lost:
                 return s.demote("NodeSilence", "most nodes fell silent at once: the telemetry did")
             spoke = last_word.get(s.node or "")
             if spoke is not None and spoke > s.time + 2 * view.eps(s.node) + _grace(s):

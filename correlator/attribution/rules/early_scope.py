@@ -12,8 +12,9 @@ from topics.numbers import whole
 from topics.time import from_seconds
 
 _OUTAGES: Final = frozenset({"port_outage", "nccl.port_error"})
-BORNE_STEPS: Final = 5
-"""So many steps on time tell that a thing that lasts is not what training waits for."""
+BORNE_STEPS: Final = {"storage": 5, "host": 2}
+"""By domain: so many steps on time tell that a thing that lasts is not what training waits for. Of storage more,
+because batches that are read ahead hide it for a while."""
 
 
 @rule(name="SpoofedEvidence", kind="filter", phase="EARLY", order=10)
@@ -126,14 +127,16 @@ def survived_evidence(case: Case) -> Sequence[Symptom]:
 
 
 def _borne(s: Symptom, case: Case, steps: Sequence[int], interval: int) -> Symptom:
-    """Storage that stays away from what training needs stops it. When steps went on at their pace up to a
-    failure that has nothing to do with storage, it did not."""
-    if s.domain != "storage" or (failed := case.first_failure) is None:
+    """Storage that stays away from what training needs stops it, and so does a stuck processor or task. When
+    steps went on at their pace up to a failure that has nothing to do with it, it did not."""
+    enough, failed = BORNE_STEPS.get(s.domain or ""), case.first_failure
+    if enough is None or failed is None:
         return s
     if any(x.domain == "storage" and not x.attrs.get("kernel") and x is not s for x in case.symptoms):
         return s
-    went_on = [t for t in steps if s.time < t <= failed]
-    if len(went_on) >= BORNE_STEPS and failed - went_on[-1] <= 2 * interval:
+    since = s.time if s.domain == "storage" else s.begins + case.view.eps(s.node)
+    went_on = [t for t in steps if since < t <= failed]
+    if len(went_on) >= enough and failed - went_on[-1] <= 2 * interval:
         return s.demote("SurvivedEvidence", f"{len(went_on)} training steps were done while it lasted")
     return s
 

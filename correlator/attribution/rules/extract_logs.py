@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from correlator.attribution.case import Case
@@ -55,17 +56,27 @@ def extract_logs(case: Case) -> list[Symptom]:
     return [
         *case.symptoms,
         *(
-            _symptom(case.view, group, occurrence, log_roles().get(group.key[1], _UNKNOWN))
+            _symptom(case.view, group, occurrence, details, log_roles().get(group.key[1], _UNKNOWN))
             for group in case.view.groups("log")
             for occurrence in group.occurrences()
+            for details in _each(occurrence.attrs.get("details") or {})
         ),
     ]
 
 
-def _symptom(view: AttemptView, group: Group, o: Occurrence, role: LogRole) -> Symptom:
+def _each(details: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    """The details once for each node that the line names."""
+    nodes = details.get("nodes")
+    if not isinstance(nodes, str):
+        return (details,)
+    return ({**details, "node": node} for node in nodes.split(","))
+
+
+def _symptom(
+    view: AttemptView, group: Group, o: Occurrence, details: dict[str, Any], role: LogRole
+) -> Symptom:
     code = group.key[1]
     a = o.attrs
-    details: dict[str, Any] = a.get("details") or {}
     node, rank = _speaks_of(view, o, details)
     kind: Role = role.role
     tier, domain, subdomain = role.tier, role.domain, role.subdomain
@@ -150,8 +161,9 @@ def _speaks_of(view: AttemptView, o: Occurrence, details: dict[str, Any]) -> tup
     """The node and rank that a line is about: a launcher or scheduler reports on others."""
     node, rank = o.node, o.rank
     named = details.get("node") or details.get("host")
-    if isinstance(named, str) and (other := view.node_named(named)) is not None:
-        node = other
+    if isinstance(named, str):
+        other = view.node_named(named)
+        node = None if other is None and "[" in named else other or node  # a list of nodes is none of them
     if rank is None:
         local = details.get("local_rank")
         if isinstance(local, int) and node is not None:

@@ -130,6 +130,8 @@ def _same_fault(head: Symptom, other: Symptom) -> bool:
     if "sxid" in head.attrs and "sxid" in other.attrs:
         return True  # one switch told twice, or several that lost the same GPU: the first one speaks
     if head.subdomain == "pcie":
+        if other.subdomain == "pcie":  # a port, and what hangs on it
+            return abs(other.begins - head.begins) <= CUT_OFF_NS
         return other.subdomain in ("accelerator_gpu", "accelerator_fabric", "network_hca")
     return other.subdomain == "accelerator_fabric" and head.order < other.order
 
