@@ -37,8 +37,13 @@ CODES: Final = (
         "Slurm srun/libsrun, task_state.c",
     ),
     Code("slurm.step_failed", "effect", "slurmstepd reports a step as failed.", "Slurm slurmstepd"),
-    Code("slurm.node_failure", "cause", "The controller lost nodes of the job (`details.node`, or `details.nodes` "
-        "where the line names several, with commas).", "Slurm api/step_launch.c"),
+    Code(
+        "slurm.node_failure",
+        "cause",
+        "The controller lost nodes of the job (`details.node`, or `details.nodes` "
+        "where the line names several, with commas).",
+        "Slurm api/step_launch.c",
+    ),
     Code("slurm.launch_failed", "effect", "Tasks could not be started on a node.", "Slurm api/step_launch.c"),
     Code("slurm.step_aborted", "teardown", "srun takes the step down.", "Slurm srun"),
     Code("slurm.step_timeout", "teardown", "Tasks did not end although srun waited.", "Slurm srun"),

@@ -15,6 +15,8 @@ OUTAGES: Final = frozenset({"port_outage", "nccl.port_error"})
 MODULE: Final = frozenset({"mlx5.port_module_unplugged", "mlx5.port_module_error"})
 MODULE_NS: Final = 5 * NS_PER_S
 """Cable events and the loss of the link are told by two interrupts, some logs in whole seconds."""
+RETRIES: Final = 7
+"""Into so many attempts NCCL divides its budget (`NCCL_IB_RETRY_CNT`, by default and at most 7)."""
 FOREVER: Final = 2**63 - 1
 BRING_UP: Final = frozenset({"nccl.qp_setup_error", "nccl.bootstrap_error"})
 
@@ -26,9 +28,9 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
     Needs the outage's length and the budget from NCCL's version and settings, or the watchdog's time-out
     where that is shorter (or the only one, with EFA); within the band above the budget it is likely, not
     certain. Where start or end are intervals, the longest that they allow counts only if a transfer of the
-    node failed. One that goes on counts for as long as it is told to. Must not
-    catch flaps below the budget, ports whose traffic NCCL moves elsewhere, or networks that the budget does
-    not speak of.
+    node failed. One that goes on counts for as long as it is told to. Outages of a port with gaps so short that
+    no retry need have found one are one, if a transfer of the node failed. Must not catch other flaps below the
+    budget, ports whose traffic NCCL moves elsewhere, or networks that the budget does not speak of.
     """
     view = case.view
     low, high = view.bears_ns
@@ -37,6 +39,7 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
     failing = {n for s in case.active if s.code in TRANSFER_ERRORS for n in (s.node, s.peer) if n}
 
     outages = [s for s in case.active if s.code in OUTAGES]
+    began = _chains(case, outages, low // RETRIES) if failing else {}
 
     def check(s: Symptom) -> Symptom:
         if s.code in MODULE:
@@ -55,6 +58,8 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
         if s.node not in failing:
             s, over = s.but(start=None), ended
         length, surely = over - s.begins, ended - s.time
+        if length < low and s.node in failing and s in began:
+            length, s = over - began[s], s.but(start=began[s])
         strength: Strength = "lethal" if surely > high else "likely" if length >= low else "none"
         if not s.attrs.get("known", True) and strength == "lethal":
             strength = "likely"
@@ -69,6 +74,23 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
         return s
 
     return case.change(check)
+
+
+def _chains(case: Case, outages: Sequence[Symptom], gap: int) -> dict[Symptom, int]:
+    """Outages of a port that follow another one within `gap`: since when no packet need have come through.
+
+    A training step that was done in between needed every port.
+    """
+    steps = case.view.store.progress.distinct()
+    began: dict[Symptom, int] = {}
+    before: dict[tuple[str, tuple[str, str]], Symptom] = {}
+    for s in sorted(outages, key=lambda s: (s.time, s.sort_key())):
+        last = before.get((s.code, s.place))
+        if last is not None and last.until is not None and s.time - last.until < gap:
+            done = max((t for t in steps if t <= s.time), default=0)
+            began[s] = max(began.get(last, last.begins), done)
+        before[s.code, s.place] = s
+    return began
 
 
 def _seen_until(s: Symptom, case: Case, failing: Collection[str]) -> int:

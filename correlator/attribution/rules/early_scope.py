@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -9,9 +10,23 @@ from correlator.attribution.case import Case
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
 from topics.numbers import whole
-from topics.time import from_seconds
+from topics.time import NS_PER_S, from_seconds
 
 _OUTAGES: Final = frozenset({"port_outage", "nccl.port_error"})
+OWN_CAUSE: Final = frozenset({"code_exception", "gpu_oom", "numerical", "collective_desync"})
+"""Errors of a program that no device brings about."""
+SHOWN_NS: Final = 15 * NS_PER_S
+"""How soon the loss of a process shows in what others print."""
+_ONE_TASK: Final = frozenset({"mce.killed", "kernel.hung_task"})
+_CONTAINED: Final = frozenset({94})
+"""XIDs that end the processes that read the bad data, and no others. Source: NVIDIA's XID catalogue."""
+_SERVICE: Final = re.compile(r"/system\.slice/(?!slurmstepd|docker|containerd|crio)[^/]+\.service\b")
+_TRAINERS: Final = re.compile(
+    r"python|pt_|torch|train|ray|dataloader|deepspeed|accelerate|megatron|nemo|mpi|orted|nccl|bash|\bsh\b|<unknown>"
+)
+"""Names that a rank's process, its threads and its helpers have."""
+_KILLS: Final = frozenset({4, 7, 8, 9, 11})
+_LOSSES: Final = frozenset({"nccl.cuda_error", "python.worker_exited"})
 BORNE_STEPS: Final = {"storage": 5, "host": 2}
 """By domain: so many steps on time tell that a thing that lasts is not what training waits for. Of storage more,
 because batches that are read ahead hide it for a while."""
@@ -66,6 +81,52 @@ def _index_or_uuid(name: object) -> int | str | None:
         return name if isinstance(name, int) else None
     index = whole(name)
     return name if index is None else index
+
+
+@rule(name="StrangersProcess", kind="filter", phase="EARLY", order=87)
+def strangers_process(case: Case) -> Sequence[Symptom]:
+    """What strikes one process that is none of the attempt's has not ended the attempt.
+
+    Needs the name of a process that is no trainer's, or a service's memory cgroup; an error that a rank
+    raised by itself; and no sign, on that node, of a killed process or a failed GPU. Must not catch what
+    strikes a whole GPU or node, nor helpers of a rank, whose loss the rank shows.
+    """
+    if not any(s.subdomain in OWN_CAUSE for s in case.local_errors):
+        return case.symptoms
+    hurt = [(s.node, s.time) for s in case.active if _shows_a_loss(s)]
+
+    def check(s: Symptom) -> Symptom:
+        if s.role != "root" or not _strikes_one(s) or not _strange(s):
+            return s
+        eps = case.view.eps(s.node)
+        if any(n == s.node and s.begins - eps <= at <= s.time + SHOWN_NS for n, at in hurt):
+            return s
+        return s.demote("StrangersProcess", f"it struck {s.attrs['process']}, which is no rank's process")
+
+    return case.change(check)
+
+
+def _strikes_one(s: Symptom) -> bool:
+    """Whether the finding is that of one process, and others go on."""
+    if s.attrs.get("category") == "oom_kill" or s.code in _ONE_TASK:
+        return True
+    return "xid" in s.attrs and (s.attrs["xid"] in _CONTAINED or s.domain == "workload")
+
+
+def _strange(s: Symptom) -> bool:
+    name = s.attrs.get("process")
+    if not isinstance(name, str) or not name:
+        return False
+    service = _SERVICE.search(str(s.attrs.get("cgroup", "")))
+    return service is not None or not _TRAINERS.search(name)
+
+
+def _shows_a_loss(s: Symptom) -> bool:
+    """A process that was killed or crashed, or a GPU call that failed, as somebody else than the kernel tells."""
+    if s.attrs.get("kernel") or s.role == "teardown":
+        return False
+    killed = s.attrs.get("signal") in _KILLS or s.attrs.get("exit") in {128 + n for n in _KILLS}
+    return killed or s.subdomain == "host_oom" or s.code.startswith("cuda.") or s.code in _LOSSES
 
 
 @rule(name="NumericalRecovery", kind="filter", phase="EARLY", order=85)

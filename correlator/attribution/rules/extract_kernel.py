@@ -34,6 +34,18 @@ STALLS_NS: Final = 60 * NS_PER_S
 _OTHER_JOB: Final = re.compile(r"\bjob_(\w{1,40})")
 _MENDED: Final = frozenset({"nfs.server_ok", "lustre.connection_restored"})
 _HARMLESS_HINTS: Final = frozenset({"ignore", "corrected_ecc"})
+_TRAINING_DRIVERS: Final = (
+    "nvidia",
+    "mlx5",
+    "mlx4",
+    "bnxt",
+    "irdma",
+    "ice",
+    "efa",
+    "pcieport",
+    "vfio",
+    "nvswitch",
+)
 _FATAL_PCIE: Final = frozenset({"SDES", "DLP", "FCP", "MalfTLP", "RxOF", "UncorrIntErr"})
 
 
@@ -171,7 +183,8 @@ def extract_aer(case: Case) -> list[Symptom]:
     """An uncorrectable fatal PCIe error, or containment (DPC), cuts a device off.
 
     Needs the severity word or the DPC line. Must not take correctable or non-fatal errors for losses: a
-    completion time-out is what a dying device causes, and unsupported requests are probing.
+    completion time-out is what a dying device causes, and unsupported requests are probing. A device whose driver
+    is neither a GPU's nor an RDMA NIC's ends training only if the effects agree.
     """
     found = []
     for group in case.view.groups("aer"):
@@ -183,6 +196,7 @@ def extract_aer(case: Case) -> list[Symptom]:
             lethal = recovery == "dpc" or severity == "fatal" or bool(errors & _FATAL_PCIE)
             if severity == "correctable":
                 lethal = False
+            aside = _other_driver(o.attrs.get("driver"))
             found.append(
                 Symptom(
                     code=f"aer.{recovery or severity}",
@@ -194,13 +208,18 @@ def extract_aer(case: Case) -> list[Symptom]:
                     evidence=(o.id,),
                     domain="hardware",
                     subdomain="pcie",
-                    strength="lethal" if lethal else "none",
+                    strength="none" if not lethal else "likely" if aside else "lethal",
                     order=0,
-                    attrs={"bdf": bdf, "at_once": lethal, "kernel": True, **o.attrs},
+                    attrs={"bdf": bdf, "at_once": lethal and not aside, "kernel": True, **o.attrs},
                     drill=bool(o.attrs.get("drill")),
                 )
             )
     return [*case.symptoms, *found]
+
+
+def _other_driver(name: str | None) -> bool:
+    """Whether the driver is known, and that of neither a GPU, an RDMA NIC nor a bridge."""
+    return name is not None and not name.startswith(_TRAINING_DRIVERS)
 
 
 def _pcie_entity(attached: str | None, bdf: str) -> str:

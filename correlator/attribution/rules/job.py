@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from correlator.attribution.blame import ends, explained_by
+from correlator.attribution.blame import TRANSFER_ERRORS, ends, explained_by
 from correlator.attribution.case import EFFECTS, STALL, Case
 from correlator.attribution.registry import rule
+from correlator.attribution.rules.early_scope import OWN_CAUSE
 from correlator.attribution.symptom import Symptom
 from topics.time import NS_PER_S, from_seconds, seconds
 
 EVERYWHERE: Final = 0.25
+NCCL_TIER: Final = 6
 
 
 @rule(name="SameError", kind="refiner", phase="JOB", order=10)
@@ -147,21 +149,45 @@ def _on_time(case: Case, until: int) -> bool:
 def uncorroborated_suspicion(case: Case) -> Sequence[Symptom]:
     """What only may end an attempt has not ended one whose effects all point elsewhere.
 
-    Needs blame edges between nodes. Must not lower what is lethal by itself, or anything when the effects
-    point nowhere.
+    Needs blame edges between nodes. What is lethal by itself to the work that it touches goes only when nobody's
+    work was touched: a rank elsewhere failed by its own error, and the ranks of the finding's node lost their
+    connections to that one, and nothing else. Must not lower anything when the effects point nowhere.
     """
     blamed = set(ends(case))
     if not blamed:
         return case.symptoms
+    erred = {
+        s.node: s.time for s in reversed(case.local_errors) if s.subdomain in OWN_CAUSE and s.node in blamed
+    }
 
     def check(s: Symptom) -> Symptom:
-        if s.role != "root" or s.strength != "likely" or s.node is None or s.tier == 5:
+        if s.role != "root" or s.strength not in ("lethal", "likely") or s.node is None or s.tier in (1, 5):
+            return s
+        if s.strength == "lethal":
+            if set(erred) >= blamed and s.node not in blamed and _lived_on(s, erred, case):
+                return s.demote(
+                    "UncorroboratedSuspicion", "the ranks of its node lived on, and lost another one"
+                )
             return s
         if s.node in blamed or explained_by(s, (e for e in case.effects if e.role != "wait")):
             return s
         return s.demote("UncorroboratedSuspicion", f"the effects point at {', '.join(sorted(blamed)[:4])}")
 
     return case.change(check)
+
+
+def _lived_on(s: Symptom, erred: Mapping[str | None, int], case: Case) -> bool:
+    """Whether all that a finding's node says after it is that it lost a node whose rank had failed."""
+    said = [x for x in case.seen if x.node == s.node and x.time >= s.begins and x is not s]
+    if any(x.tier < NCCL_TIER or x.code in TRANSFER_ERRORS for x in said):
+        return False
+    lost = [x for x in said if x.role == "blame"]
+    first = min((x.time for x in lost), default=None)
+    return (
+        first is not None
+        and all(x.peer in erred and x.time >= erred[x.peer] - case.view.eps(s.node, x.peer) for x in lost)
+        and all(x.time >= first for x in said)
+    )
 
 
 @rule(name="Gb200PriorityRootCause", kind="filter", phase="JOB", order=50)

@@ -7,6 +7,7 @@ from typing import Final
 
 from correlator.attribution.case import Case
 from correlator.attribution.registry import rule
+from correlator.attribution.rules.early_scope import OWN_CAUSE
 from correlator.attribution.symptom import Symptom
 from topics.time import NS_PER_S, from_seconds
 
@@ -14,8 +15,6 @@ NAME: Final = "Xid149AndNvlinkFiltering"
 SAME_CLOCK_NS: Final = NS_PER_S
 """Slack between a node's kernel log and its ranks' logs: one clock, two buffers."""
 CUT_OFF_NS: Final = 3 * NS_PER_S
-_OWN_CAUSE: Final = frozenset({"code_exception", "gpu_oom", "numerical", "collective_desync"})
-"""Errors of a program that no device brings about: only what comes after a root can follow from it."""
 _NETWORK: Final = frozenset({"network_hca", "network_hca_port", "network_fabric"})
 """What they do to a program has names of its own; another exception is another fault."""
 _DISK_LAYERS: Final = frozenset({"block", "nvme", "ext4", "jbd2", "xfs"})
@@ -67,7 +66,7 @@ def _follows(head: Symptom, other: Symptom, case: Case) -> bool:
         return _same_fault(head, other)
     if other.attrs.get("by_absence"):
         return _of_rank(head, other, case)
-    if other.role == "root" and other.subdomain in _OWN_CAUSE:
+    if other.role == "root" and other.subdomain in OWN_CAUSE:
         if other.time < head.begins - SAME_CLOCK_NS:
             return False
         if head.subdomain in _NETWORK:
