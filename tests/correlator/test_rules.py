@@ -779,3 +779,167 @@ def test_a_slowed_gpu_degrades_a_running_attempt_only_when_steps_feel_it() -> No
 
     assert (felt.terminal_state, cause(felt)) == ("RUNNING_DEGRADED", ("hardware/power_thermal", [GPU]))
     assert (unfelt.terminal_state, cause(unfelt)[0]) == ("RUNNING", "none/completed")
+
+
+# -- who was struck, and who lived on --------------------------------------------------------------------
+OWN_ERROR = ("workload/code_exception", [("node-01", "rank/2")])
+SERVICE = "/system.slice/node_exporter.service"
+
+
+@pytest.mark.parametrize(
+    "struck",
+    [
+        kernel("oom_kill", 119, process="fluent-bit", cgroup="/kubepods.slice/pod77/fluent-bit"),
+        kernel("oom_kill", 119, process="python3", cgroup=SERVICE),
+        kernel("mce", 119, code="mce.killed", process="fluent-bit"),
+        xid(94, 119, process="dcgmproftester12"),
+        xid(31, 119, process="ncu: profiler"),
+    ],
+)
+@pytest.mark.parametrize("node", ["node-05", "node-01"])
+def test_what_struck_a_process_of_nobodys_is_not_what_ended_the_attempt(struck: object, node: str) -> None:
+    assert dies_of(struck, raises(121, "node-01", 2)) == OWN_ERROR
+    alone = dies_of(struck)
+    assert alone[0] not in (OWN_ERROR[0], INSUFFICIENT), "nothing else tells why"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        log("slurm.task_exit", 121, "node-01", details={"node": "node-05", "tasks": "34"}, signal=9),
+        log("elastic.child_failed", 121, "node-05", 34, exit_code=137),
+        log("python.worker_exited", 121, "node-05", 34),
+    ],
+)
+def test_a_killed_helper_whose_loss_a_rank_shows_is_the_cause(shown: object) -> None:
+    kill = kernel("oom_kill", 120.5, process="tokenizer", cgroup="/kubepods.slice/pod78/trainer")
+
+    assert dies_of(kill, shown, raises(121.5, "node-05", 34))[0] == "host/host_oom"
+
+
+def test_a_gpu_call_that_fails_shows_that_the_struck_process_was_a_ranks() -> None:
+    struck = xid(94, 119, process="my_model")
+    failed = log("cuda.ecc_uncorrectable", 121, "node-05", 34)
+
+    assert dies_of(struck, failed, raises(121.5, "node-01", 2))[0] == "hardware/accelerator_memory"
+
+
+def test_an_xid_of_a_whole_gpu_counts_whoever_met_it() -> None:
+    assert dies_of(xid(95, 120.5, process="dcgmproftester12"), raises(121, "node-05", 34)) == (
+        "hardware/accelerator_memory", [GPU],
+    )  # fmt: skip
+
+
+def lost(seconds: float, node: str, peer: str) -> list[object]:
+    """What NCCL and PyTorch print on a node whose connection to another one was closed."""
+    rank = NODES.index(node) * 8
+    return [
+        blames(seconds, node, peer),
+        log("pytorch.watchdog_exception", seconds + 0.2, node, rank),
+        log("nccl.remote_error", seconds + 0.3, node, rank),
+    ]
+
+
+def test_a_certain_fault_whose_node_lived_on_and_lost_another_is_not_the_cause() -> None:
+    """An XID of an earlier process, say: certain for its work, and nobody of this attempt was at it."""
+    fault = xid(94, 119, process="python3")
+    error = [raises(122, "node-01", 2), *lost(123, "node-03", "node-01")]
+
+    assert dies_of(fault, *error, *lost(123, "node-05", "node-01")) == OWN_ERROR
+    gpu = ("hardware/accelerator_memory", [GPU])
+    assert dies_of(fault, *error) == gpu, "its node says nothing"
+    assert (
+        dies_of(
+            fault,
+            *error,
+            log("cuda.ecc_uncorrectable", 122.5, "node-05", 34),
+            *lost(123, "node-05", "node-01"),
+        )
+        == gpu
+    )
+    assert dies_of(fault, *error, *lost(121, "node-05", "node-01")) == gpu, "it lost the other one too soon"
+    assert dies_of(fault, *error, *lost(123, "node-05", "node-04"))[0] != OWN_ERROR[0], "it lost a third"
+    broken = [blames(123, "node-05", "node-01", status=12)]
+    assert dies_of(fault, *error, *broken) == gpu, "a transfer that fails may be its own doing"
+
+
+def test_a_fault_of_a_device_that_training_does_not_use_needs_effects_that_agree() -> None:
+    fault = aer("fatal", 119, "node-05", driver="nvme", pci_bdf="0000:02:00.0")
+    error = [raises(122, "node-01", 2), blames(123, "node-03", "node-01")]
+
+    assert dies_of(fault, *error) == OWN_ERROR
+    assert dies_of(fault, blames(123, "node-03", "node-05"))[0] == "hardware/pcie"
+    assert dies_of(aer("fatal", 119, "node-05", driver="nvidia"), *error)[0] == "hardware/pcie"
+
+
+def test_a_bridge_that_is_cut_off_and_the_device_behind_it_are_one_fault() -> None:
+    bridge = aer("fatal", 121, recovery="dpc", pci_bdf="0000:51:01.0")
+    behind = aer("fatal", 121.02, recovery="failed", pci_bdf="0000:52:00.0", attached_to="GPU-node-05-2")
+
+    assert dies_of(bridge, behind) == ("hardware/pcie", [GPU])
+    later = aer("fatal", 126, recovery="failed", pci_bdf="0000:52:00.0", attached_to="GPU-node-05-2")
+    assert dies_of(bridge, later)[1] == [("node-05", "pci/0000:51:01.0")], "five seconds later it is its effect"
+
+
+def test_a_stuck_processor_on_which_nobody_waited_is_not_the_cause() -> None:
+    stuck = kernel(
+        "soft_lockup", 119, "node-01", message="soft lockup - CPU#12 stuck for 22s! [kworker/12:1]"
+    )
+
+    assert dies_of(stuck, raises(121, "node-01", 2), end=130) == OWN_ERROR
+    fired = log("pytorch.watchdog_timeout", 700, "node-03", 16, timeout_s=600.0)
+    assert dies_of(stuck, fired, end=710)[0] == "host/host_stall", "the steps ended soon after it began"
+
+
+# -- many nodes ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("listed", [True, False])
+def test_most_nodes_silent_and_lost_to_the_scheduler_are_down(listed: bool) -> None:
+    """Told by one launcher within a second, in one line or in six."""
+    gone = NODES[2:]
+    silent = [signal("node_silent", 121, node, "node", interval_s=15.0) for node in gone]
+    named = [{"nodes": ",".join(gone)}] if listed else [{"node": node} for node in gone]
+    told = [log("slurm.node_failure", 160 + n / 10, "node-01", details=d) for n, d in enumerate(named)]
+
+    found, culprits = dies_of(*silent, *told, end=170)
+
+    assert found == "hardware/node_down"
+    assert {node for node, _ in culprits} == set(gone)
+
+
+def test_tasks_that_ended_in_different_ways_are_all_heard() -> None:
+    ends = [
+        log("slurm.task_exit", 121 + n / 10, "node-01", details={"node": node, "how": how}, signal=number)
+        for n, (node, how, number) in enumerate(
+            [("node-02", "Aborted", 6), ("node-03", "Segmentation fault", 11), ("node-04", "Aborted", 6)]
+        )
+    ]
+
+    assert dies_of(*ends)[0] == "workload/code_exception"
+
+
+# -- flaps -----------------------------------------------------------------------------------------------
+FLAPS = [(121.0, 124.5), (124.8, 128.0), (128.2, 131.0)]
+
+
+def flaps(*spans: tuple[float, float]) -> list[object]:
+    return [outage(since, until=until) for since, until in spans]
+
+
+def test_outages_between_which_no_retry_got_through_add_up() -> None:
+    """No one of them is as long as the 7.5 s that NCCL 2.21 keeps trying."""
+    late = blames(131.5, "node-01", "node-07", status=12)
+
+    assert dies_of(*flaps(*FLAPS), late, end=145) == ("hardware/network_hca_port", [PORT])
+    assert dies_of(*flaps(*FLAPS), end=145)[0] == INSUFFICIENT, "no transfer failed"
+    assert dies_of(*flaps(*FLAPS[:2]), late, end=145)[0] == INSUFFICIENT, "less than the budget"
+    wide = [(121.0, 124.5), (126.5, 128.0), (130.0, 132.5)]
+    assert dies_of(*flaps(*wide), blames(133, "node-01", "node-07", status=12), end=145)[0] == INSUFFICIENT, (
+        "a retry came through in between"
+    )
+
+
+def test_a_step_between_two_outages_ends_the_first_ones_share() -> None:
+    late = blames(131.5, "node-01", "node-07", status=12)
+    done = step(99, 124.6)
+
+    assert dies_of(*flaps(*FLAPS), done, late, end=145)[0] == INSUFFICIENT
