@@ -857,6 +857,12 @@ def test_a_certain_fault_whose_node_lived_on_and_lost_another_is_not_the_cause()
         )
         == gpu
     )
+    broke = log("cuda.ecc_uncorrectable", 123.5, "node-05", 34)
+    assert dies_of(fault, *error, *lost(123, "node-05", "node-01"), broke) == gpu, "told after the loss"
+    third = blames(123, "node-02", "node-04")
+    assert dies_of(fault, *error, *lost(123, "node-05", "node-01"), third) == gpu, (
+        "a third node is blamed too"
+    )
     assert dies_of(fault, *error, *lost(121, "node-05", "node-01")) == gpu, "it lost the other one too soon"
     assert dies_of(fault, *error, *lost(123, "node-05", "node-04"))[0] != OWN_ERROR[0], "it lost a third"
     broken = [blames(123, "node-05", "node-01", status=12)]
@@ -878,7 +884,9 @@ def test_a_bridge_that_is_cut_off_and_the_device_behind_it_are_one_fault() -> No
 
     assert dies_of(bridge, behind) == ("hardware/pcie", [GPU])
     later = aer("fatal", 126, recovery="failed", pci_bdf="0000:52:00.0", attached_to="GPU-node-05-2")
-    assert dies_of(bridge, later)[1] == [("node-05", "pci/0000:51:01.0")], "five seconds later it is its effect"
+    assert dies_of(bridge, later)[1] == [("node-05", "pci/0000:51:01.0")], (
+        "five seconds later it is its effect"
+    )
 
 
 def test_a_stuck_processor_on_which_nobody_waited_is_not_the_cause() -> None:
@@ -917,6 +925,14 @@ def test_tasks_that_ended_in_different_ways_are_all_heard() -> None:
     assert dies_of(*ends)[0] == "workload/code_exception"
 
 
+def test_a_word_on_a_list_of_nodes_is_none_on_the_node_that_prints_it() -> None:
+    killed = log(
+        "slurm.task_exit", 121, "node-01", details={"node": "node-[02-03]", "tasks": "8-23"}, signal=9
+    )
+
+    assert dies_of(killed) == (INSUFFICIENT, [])
+
+
 # -- flaps -----------------------------------------------------------------------------------------------
 FLAPS = [(121.0, 124.5), (124.8, 128.0), (128.2, 131.0)]
 
@@ -932,6 +948,8 @@ def test_outages_between_which_no_retry_got_through_add_up() -> None:
     assert dies_of(*flaps(*FLAPS), late, end=145) == ("hardware/network_hca_port", [PORT])
     assert dies_of(*flaps(*FLAPS), end=145)[0] == INSUFFICIENT, "no transfer failed"
     assert dies_of(*flaps(*FLAPS[:2]), late, end=145)[0] == INSUFFICIENT, "less than the budget"
+    others = blames(131.5, "node-01", "node-03", status=12)
+    assert PORT not in dies_of(*flaps(*FLAPS), others, end=145)[1], "other nodes' transfers failed"
     wide = [(121.0, 124.5), (126.5, 128.0), (130.0, 132.5)]
     assert dies_of(*flaps(*wide), blames(133, "node-01", "node-07", status=12), end=145)[0] == INSUFFICIENT, (
         "a retry came through in between"

@@ -28,9 +28,9 @@ def port_outage_budget(case: Case) -> Sequence[Symptom]:
     Needs the outage's length and the budget from NCCL's version and settings, or the watchdog's time-out
     where that is shorter (or the only one, with EFA); within the band above the budget it is likely, not
     certain. Where start or end are intervals, the longest that they allow counts only if a transfer of the
-    node failed. One that goes on counts for as long as it is told to. Outages of a port with gaps so short that
-    no retry need have found one are one, if a transfer of the node failed. Must not catch other flaps below the
-    budget, ports whose traffic NCCL moves elsewhere, or networks that the budget does not speak of.
+    node failed. One that goes on counts for as long as it is told to. Outages of a port with gaps so short
+    that no retry need have found one are one, if a transfer of the node failed. Must not catch other flaps
+    below the budget, ports whose traffic NCCL moves elsewhere, or networks that the budget does not speak of.
     """
     view = case.view
     low, high = view.bears_ns

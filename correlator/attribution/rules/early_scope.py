@@ -30,8 +30,8 @@ _LOSSES: Final = frozenset(
     {"nccl.cuda_error", "python.worker_exited", "storage.worker_killed", "storage.bus_error"}
 )
 BORNE_STEPS: Final = {"storage": 5, "host": 2}
-"""By domain: so many steps on time tell that a thing that lasts is not what training waits for. Of storage more,
-because batches that are read ahead hide it for a while."""
+"""By domain: so many steps on time tell that a thing that lasts is not what training waits for. Of storage
+more, because batches that are read ahead hide it for a while."""
 
 
 @rule(name="SpoofedEvidence", kind="filter", phase="EARLY", order=10)
@@ -124,7 +124,7 @@ def _strange(s: Symptom) -> bool:
 
 
 def _shows_a_loss(s: Symptom) -> bool:
-    """A process that was killed or crashed, or a GPU call that failed, as somebody else than the kernel tells."""
+    """A process that was killed or crashed, or a GPU call that failed, as others than the kernel tell."""
     if s.attrs.get("kernel") or (s.attrs.get("details") or {}).get("teardown"):
         return False
     killed = s.attrs.get("signal") in _KILLS or s.attrs.get("exit") in {128 + n for n in _KILLS}

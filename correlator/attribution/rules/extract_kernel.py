@@ -183,8 +183,8 @@ def extract_aer(case: Case) -> list[Symptom]:
     """An uncorrectable fatal PCIe error, or containment (DPC), cuts a device off.
 
     Needs the severity word or the DPC line. Must not take correctable or non-fatal errors for losses: a
-    completion time-out is what a dying device causes, and unsupported requests are probing. A device whose driver
-    is neither a GPU's nor an RDMA NIC's ends training only if the effects agree.
+    completion time-out is what a dying device causes, and unsupported requests are probing. A device whose
+    driver is neither a GPU's nor an RDMA NIC's ends training only if the effects agree.
     """
     found = []
     for group in case.view.groups("aer"):

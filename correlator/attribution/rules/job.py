@@ -149,9 +149,10 @@ def _on_time(case: Case, until: int) -> bool:
 def uncorroborated_suspicion(case: Case) -> Sequence[Symptom]:
     """What only may end an attempt has not ended one whose effects all point elsewhere.
 
-    Needs blame edges between nodes. What is lethal by itself to the work that it touches goes only when nobody's
-    work was touched: a rank elsewhere failed by its own error, and the ranks of the finding's node lost their
-    connections to that one, and nothing else. Must not lower anything when the effects point nowhere.
+    Needs blame edges between nodes. What is lethal by itself to the work that it touches goes only when
+    nobody's work was touched: a rank elsewhere failed by its own error, and the ranks of the finding's node
+    lost their connections to that one, and nothing else. Must not lower anything when the effects point
+    nowhere.
     """
     blamed = set(ends(case))
     if not blamed:
@@ -164,7 +165,7 @@ def uncorroborated_suspicion(case: Case) -> Sequence[Symptom]:
         if s.role != "root" or s.strength not in ("lethal", "likely") or s.node is None or s.tier in (1, 5):
             return s
         if s.strength == "lethal":
-            if set(erred) >= blamed and s.node not in blamed and _lived_on(s, erred, case):
+            if set(erred) >= blamed and _lived_on(s, erred, case):
                 return s.demote(
                     "UncorroboratedSuspicion", "the ranks of its node lived on, and lost another one"
                 )
