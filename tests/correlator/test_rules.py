@@ -948,8 +948,8 @@ def test_outages_between_which_no_retry_got_through_add_up() -> None:
     assert dies_of(*flaps(*FLAPS), late, end=145) == ("hardware/network_hca_port", [PORT])
     assert dies_of(*flaps(*FLAPS), end=145)[0] == INSUFFICIENT, "no transfer failed"
     assert dies_of(*flaps(*FLAPS[:2]), late, end=145)[0] == INSUFFICIENT, "less than the budget"
-    others = blames(131.5, "node-01", "node-03", status=12)
-    assert PORT not in dies_of(*flaps(*FLAPS), others, end=145)[1], "other nodes' transfers failed"
+    others = [blames(131.5, "node-01", "node-03", status=12), *lost(132, "node-07", "node-03")[1:]]
+    assert PORT not in dies_of(*flaps(*FLAPS), *others, end=145)[1], "other nodes' transfers failed"
     wide = [(121.0, 124.5), (126.5, 128.0), (130.0, 132.5)]
     assert dies_of(*flaps(*wide), blames(133, "node-01", "node-07", status=12), end=145)[0] == INSUFFICIENT, (
         "a retry came through in between"

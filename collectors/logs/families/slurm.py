@@ -93,8 +93,9 @@ def _node_failure(match: re.Match[str], _line: Line) -> Found | None:
         nodes = expand(match["nodes"])
     except HostlistError:
         return None
-    named = {"node": nodes[0]} if len(nodes) == 1 else {"nodes": ",".join(nodes[:MOST_LOST])}
-    return Found("slurm.node_failure", details=named)
+    if len(nodes) == 1:
+        return Found("slurm.node_failure", details={"node": nodes[0]})
+    return Found("slurm.node_failure", details={"nodes": ",".join(nodes[:MOST_LOST])})
 
 
 _SAYS: Final = r"(?:srun|slurmstepd|slurmd|salloc|sbatch)(?:-[\w.-]{1,60})?: error: "

@@ -157,7 +157,7 @@ def uncorroborated_suspicion(case: Case) -> Sequence[Symptom]:
     blamed = set(ends(case))
     if not blamed:
         return case.symptoms
-    erred = {
+    erred: dict[str | None, int] = {
         s.node: s.time for s in reversed(case.local_errors) if s.subdomain in OWN_CAUSE and s.node in blamed
     }
 
