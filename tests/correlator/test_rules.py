@@ -961,3 +961,37 @@ def test_a_step_between_two_outages_ends_the_first_ones_share() -> None:
     done = step(99, 124.6)
 
     assert dies_of(*flaps(*FLAPS), done, late, end=145)[0] == INSUFFICIENT
+
+
+# -- slow to the end, and crashes ------------------------------------------------------------------------
+def slowed(every: float) -> list[object]:
+    """Steps of 5 s until a power brake at 121 s, then slower ones until 400 s."""
+    brake = signal("throttle", 121, "node-05", "gpu/GPU-node-05-2", reason="hw_power_brake")
+    return [brake, *steps(400, every=every, first=125.0)]
+
+
+def test_a_run_that_a_throttle_slowed_to_a_standstill_died_of_it() -> None:
+    gave_up = [
+        log("pytorch.watchdog_timeout", 1010, n, NODES.index(n) * 8, timeout_s=600.0) for n in NODES[:3]
+    ]
+    own_error = raises(405, "node-01", 2)
+
+    assert dies_of(*slowed(20), *gave_up, end=1020) == ("hardware/power_thermal", [GPU])
+    assert dies_of(*slowed(8), *gave_up, end=1020)[0] == INSUFFICIENT, "slower, but not by so much"
+    assert dies_of(*slowed(20), own_error, *gave_up, end=1020) == OWN_ERROR
+    assert dies_of(*slowed(20), blames(405, "node-01", "node-03"), *gave_up, end=1020)[0] == INSUFFICIENT
+    assert dies_of(*slowed(20), end=410)[0] == INSUFFICIENT, "nobody waited"
+
+
+def test_a_crash_that_the_kernel_saw_is_dated_by_it_and_not_by_who_tells_how_it_ended() -> None:
+    about = {"node": "node-05", "tasks": "34"}
+    told = log("slurm.task_exit", 125, "node-01", details=about, signal=11)
+    lost_by = blames(123, "node-01", "node-05")
+    seen = kernel("other", 122, "node-05", code="process.segfault", process="python3")
+
+    assert dies_of(seen, lost_by, told)[0] == "workload/code_exception"
+    assert dies_of(lost_by, told)[0] == INSUFFICIENT
+    elsewhere = kernel("other", 122, "node-04", code="process.segfault", process="python3")
+    assert dies_of(elsewhere, lost_by, told)[0] == INSUFFICIENT
+    long_ago = kernel("other", 80, "node-05", code="process.segfault", process="python3")
+    assert dies_of(long_ago, lost_by, told)[0] == INSUFFICIENT

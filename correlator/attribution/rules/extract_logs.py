@@ -34,6 +34,8 @@ _INTENTS: Final = {
 }
 _DEVICE_FATAL: Final = re.compile(r"device fatal|local catastrophic", re.IGNORECASE)
 SEGFAULT: Final = 11
+CRASH_TOLD_NS: Final = 30 * NS_PER_S
+"""How long after a crash its launcher or the scheduler tells of it."""
 _TO_THE_SECOND: Final = NS_PER_S
 """How exactly a launcher's report tells when the worker failed whose exception it holds."""
 _CRASHES: Final = frozenset(
@@ -62,6 +64,17 @@ def extract_logs(case: Case) -> list[Symptom]:
             for details in _each(occurrence.attrs.get("details") or {})
         ),
     ]
+
+
+def _crashed(view: AttemptView, node: str | None, told: int) -> int | None:
+    """When the node's kernel saw a process crash, shortly before somebody told how it ended."""
+    seen = (
+        o.time
+        for group in view.groups("kernel")
+        if group.key[1] == node and group.key[3] == "process.segfault"
+        for o in group.occurrences()
+    )
+    return max((t for t in seen if told - CRASH_TOLD_NS <= t <= told), default=None)
 
 
 def _each(details: dict[str, Any]) -> Iterable[dict[str, Any]]:
@@ -124,6 +137,7 @@ def _symptom(
         kind, tier, strength = "root", 5, "likely"
         domain, subdomain = "workload", "code_exception"
         said = "segmentation fault"  # whoever tells it: the process, its launcher, the scheduler
+        start = _crashed(view, node, o.time)
         attrs["by_absence"] = True  # bad memory crashes programs too: only a kernel log can clear the node
     if kind == "teardown" and a.get("signal") in _SUSPECT_SIGNALS:
         attrs["suspect"] = True

@@ -19,17 +19,28 @@ KERNEL: Final = ("kmsg",)
 SEEN_ALL: Final = ("kmsg", "nvml", "ib_port")
 FELT: Final = 1.2
 """Steps this much slower than before are felt."""
+FATAL: Final = 2.0
+"""And so much slower, they tell what a collective that ended in a time-out waited for."""
 
 
 @rule(name="SlowButRunning", kind="refiner", phase="FINAL", order=10)
 def slow_but_running(case: Case) -> Sequence[Symptom]:
-    """A condition that slows a device down, while steps take longer than before, degrades the run.
+    """A condition that slows a device down, while steps take longer than before, degrades the run. When steps
+    took twice as long, and nothing else tells why they stayed away in the end, it did that too.
 
-    Needs a running attempt without trouble, and a throttle or downgrade that goes on; steps that are slower
-    than before it, where steps are known. Must not catch a throttle that nobody feels, or that is over.
+    Needs an attempt without a cause, and a throttle or downgrade that goes on; of a running one no trouble,
+    of one that failed no more than that somebody gave up waiting; steps that are slower than before it. Must
+    not catch a throttle that nobody feels, or that is over.
     """
     view = case.view
-    if view.job is None or view.job.state != "RUNNING" or case.trouble or case.roots:
+    if view.job is None or case.roots or case.intents:
+        return case.symptoms
+    if view.job.state == "RUNNING":
+        if case.trouble:
+            return case.symptoms
+    elif not any(s.role == "wait" for s in case.trouble) or any(
+        s.role == "blame" or s.tier == 5 for s in case.trouble
+    ):
         return case.symptoms
 
     def check(s: Symptom) -> Symptom:
@@ -42,17 +53,18 @@ def slow_but_running(case: Case) -> Sequence[Symptom]:
 
 def _felt(case: Case, s: Symptom) -> bool:
     times = case.view.store.progress.distinct()
+    running, least = case.view.end is None, FELT if case.view.end is None else FATAL
     if len(times) < 4:
-        return s.until is None
+        return running and s.until is None
     gaps = [(b, b - a) for a, b in itertools.pairwise(times)]
     before = sorted(gap for at, gap in gaps if at <= s.time)
     end = s.until if s.until is not None else case.view.now
     during = sorted(gap for at, gap in gaps if s.time < at <= end + gap)
     if not before or not during:
-        return s.until is None
+        return running and s.until is None
     if s.until is not None and times[-1] > s.until + 3 * before[len(before) // 2]:
         return False
-    return during[len(during) // 2] >= FELT * before[len(before) // 2]
+    return during[len(during) // 2] >= least * before[len(before) // 2]
 
 
 @rule(name="AmbiguousGpuError", kind="refiner", phase="FINAL", order=20)
