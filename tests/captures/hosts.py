@@ -113,6 +113,44 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     return expected("workload/code_exception", ("node-01", "rank/2"))
 
 
+@scenario("oom-of-a-sidecar", carried_by=("StrangersProcess",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """The OOM killer strikes a log shipper's container; two seconds later a rank raises by itself."""
+    job = c.job(version="2.21.5").starts_up().steps(150)
+    c.kmsg(
+        NODE,
+        job.at(151),
+        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=cri-77.scope,mems_allowed=0-1,oom_memcg=/kubepods.slice/kubepods-burstable.slice/pod77,task_memcg=/kubepods.slice/kubepods-burstable.slice/pod77/log-shipper,task=log-shipper,pid=3391,uid=0",
+    )
+    c.kmsg(
+        NODE,
+        job.at(151.001),
+        "Memory cgroup out of memory: Killed process 3391 (log-shipper) total-vm:912331kB, anon-rss:251330kB, file-rss:12kB, shmem-rss:0kB, UID:0 pgtables:530kB oom_score_adj:996",
+    )
+    job.raises(job.at(153), NODE, 2, "IndexError: list index out of range")
+    job.closed(job.at(154), "node-01", NODE, 2)
+    job.child_failed(job.at(155), NODE, 2, 1).fails(job.at(158))
+    return expected("workload/code_exception", (NODE, f"rank/{job.rank(NODE, 2)}"))
+
+
+@scenario("power-of-a-rack-fails")
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """Five of eight nodes lose their power; srun names each of them, and the rest give up on them."""
+    job = c.job(version="2.21.5").starts_up().steps(120)
+    gone = [f"node-{i:02d}" for i in range(4, 9)]
+    for i, node in enumerate(gone):
+        c.goes_silent(node, job.at(121 + i / 10))
+    for node in ("node-01", "node-02", "node-03"):
+        job.status12(job.at(129.5), node, "node-05", 0)
+    for i, node in enumerate(gone):
+        job.say(job.at(181 + i / 20), "node-01", f"srun: error: Node failure on {node}")
+    job.ends("NODE_FAIL", job.at(182))
+    culprits = [(node, "node") for node in gone]
+    return expected(
+        "hardware/node_down", *culprits, state="NODE_FAIL", actions=NODE_NO_RESET, nodes=tuple(gone)
+    )
+
+
 @scenario("oom-known-to-slurm-only")
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """No kernel log of the node, but slurmstepd counted the kill in the step's cgroup."""

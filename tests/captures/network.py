@@ -395,6 +395,18 @@ def _(c: CaptureBuilder) -> dict[str, Any]:
     )
 
 
+@scenario("flaps-in-one-retry", carried_by=("ExtractOutages",))
+def _(c: CaptureBuilder) -> dict[str, Any]:
+    """Three outages of 3 s with gaps in which no retry falls: together more than NCCL 2.21 keeps trying."""
+    job = c.job(version="2.21.5").starts_up().steps(120)
+    for since in (121.0, 124.3, 127.6):
+        c.port_down(NODE, "mlx5_3", job.at(since), 3.0)
+    job.status12(job.at(129.2), "node-02", NODE, 3)
+    job.status12(job.at(129.5), NODE, "node-02", 3)
+    job.torn_down(job.at(131), by="node-02", local=3).fails(job.at(135), 134)
+    return expected("hardware/network_hca_port", port(NODE, "mlx5_3"), actions=NODE_NO_RESET, nodes=(NODE,))
+
+
 @scenario("flap-and-an-unknown-death", carried_by=("PortOutageBudget",))
 def _(c: CaptureBuilder) -> dict[str, Any]:
     """A flap far below the budget on the very node that everybody loses a moment later: no cause yet."""

@@ -980,6 +980,10 @@ def test_a_run_that_a_throttle_slowed_to_a_standstill_died_of_it() -> None:
     assert dies_of(*slowed(8), *gave_up, end=1020)[0] == INSUFFICIENT, "slower, but not by so much"
     assert dies_of(*slowed(20), own_error, *gave_up, end=1020) == OWN_ERROR
     assert dies_of(*slowed(20), blames(405, "node-01", "node-03"), *gave_up, end=1020)[0] == INSUFFICIENT
+    failed = log("cuda.launch_failure", 405, "node-01", 2)
+    assert dies_of(*slowed(20), failed, *gave_up, end=1020)[0] != "hardware/power_thermal", (
+        "a GPU call failed"
+    )
     assert dies_of(*slowed(20), end=410)[0] == INSUFFICIENT, "nobody waited"
 
 
