@@ -26,7 +26,8 @@ _SERIES: Final = frozenset(
         "nccl.port_error", "nccl.port_active",
     }
 )  # fmt: skip
-_NODE_LOST: Final = frozenset({"slurm.node_failure", "kubernetes.node_lost"})
+NODE_LOST: Final = frozenset({"slurm.node_failure", "kubernetes.node_lost"})
+"""A scheduler's word that nodes are gone."""
 _DIGITS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|/\S+")
 
@@ -40,7 +41,7 @@ def finding(data: Log) -> tuple[str, str, str]:
         which = f"{details.get('exception', '')}|{fingerprint(str(details.get('message', data.message)))}"
     elif data.family == "storage":
         which = "/".join(str(details.get("path", "")).split("/")[:2])  # likely the mount
-    elif data.code in _NODE_LOST:
+    elif data.code in NODE_LOST:
         which = str(details.get("node") or details.get("nodes", ""))  # one launcher tells of each
     else:
         which = data.device or ""

@@ -8,11 +8,11 @@ from typing import Final
 from correlator.attribution.case import Case
 from correlator.attribution.symptom import Symptom
 from topics.derived import Culprit
+from topics.lines import NODE_LOST
 
 MAX_SUSPECTS: Final = 4
 _TRANSFERS_FAIL: Final = frozenset({"network_hca_port", "network_hca", "network_fabric"})
 _GAVE_UP: Final = frozenset({"pytorch.monitored_barrier"})
-NODE_LOST: Final = frozenset({"slurm.node_failure", "kubernetes.node_lost"})
 TRANSFER_ERRORS: Final = frozenset(
     {"nccl.ib_completion_error", "nccl.async_fatal", "nccl.verbs_error", "nccl.failover_fatal",
      "nccl.ofi_error", "nccl.qp_setup_error"}

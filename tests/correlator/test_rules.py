@@ -869,6 +869,13 @@ def test_a_certain_fault_whose_node_lived_on_and_lost_another_is_not_the_cause()
     assert dies_of(fault, *error, *broken) == gpu, "a transfer that fails may be its own doing"
 
 
+def test_a_kernel_that_stumbled_elsewhere_is_not_the_cause_and_one_that_died_is() -> None:
+    error = [raises(122, "node-01", 2), *lost(123, "node-03", "node-01"), *lost(123, "node-05", "node-01")]
+
+    assert dies_of(kernel("other", 119, code="kernel.oops"), *error) == OWN_ERROR
+    assert dies_of(kernel("panic", 119), *error) == ("host/kernel_fatal", [("node-05", "node")])
+
+
 def test_a_fault_of_a_device_that_training_does_not_use_needs_effects_that_agree() -> None:
     fault = aer("fatal", 119, "node-05", driver="nvme", pci_bdf="0000:02:00.0")
     error = [raises(122, "node-01", 2), blames(123, "node-03", "node-01")]

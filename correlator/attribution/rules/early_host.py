@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from correlator.attribution.blame import NODE_LOST
 from correlator.attribution.case import Case
 from correlator.attribution.registry import rule
 from correlator.attribution.symptom import Symptom
+from topics.lines import NODE_LOST
 from topics.time import NS_PER_S, from_seconds
 
 TOGETHER_NS = 60 * NS_PER_S

@@ -53,7 +53,7 @@ def slow_but_running(case: Case) -> Sequence[Symptom]:
 
 def _felt(case: Case, s: Symptom) -> bool:
     times = case.view.store.progress.distinct()
-    running, least = case.view.end is None, FELT if case.view.end is None else FATAL
+    running = case.view.end is None
     if len(times) < 4:
         return running and s.until is None
     gaps = [(b, b - a) for a, b in itertools.pairwise(times)]
@@ -64,7 +64,7 @@ def _felt(case: Case, s: Symptom) -> bool:
         return running and s.until is None
     if s.until is not None and times[-1] > s.until + 3 * before[len(before) // 2]:
         return False
-    return during[len(during) // 2] >= least * before[len(before) // 2]
+    return during[len(during) // 2] >= (FELT if running else FATAL) * before[len(before) // 2]
 
 
 @rule(name="AmbiguousGpuError", kind="refiner", phase="FINAL", order=20)

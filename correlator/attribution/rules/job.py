@@ -162,10 +162,10 @@ def uncorroborated_suspicion(case: Case) -> Sequence[Symptom]:
     }
 
     def check(s: Symptom) -> Symptom:
-        if s.role != "root" or s.strength not in ("lethal", "likely") or s.node is None or s.tier in (1, 5):
+        if s.role != "root" or s.strength not in ("lethal", "likely") or s.node is None or s.tier == 5:
             return s
         if s.strength == "lethal":
-            if set(erred) >= blamed and _lived_on(s, erred, case):
+            if s.tier > 1 and set(erred) >= blamed and _lived_on(s, erred, case):
                 return s.demote(
                     "UncorroboratedSuspicion", "the ranks of its node lived on, and lost another one"
                 )
